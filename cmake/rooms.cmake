@@ -1,0 +1,42 @@
+# moetax_room(NAME SOURCES...): one room of the library, as an object library whose link edges come from layers.txt.
+# moetax_test(ROOM NAME SOURCES... [LIBS ...]): a GoogleTest program of tests/<room>/, one CTest entry per program.
+
+file(STRINGS "${PROJECT_SOURCE_DIR}/layers.txt" MOETAX_LAYERS REGEX "^[0-9]")
+set_property(DIRECTORY "${PROJECT_SOURCE_DIR}" APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/layers.txt")
+
+function(moetax_room_deps room out)
+  foreach(line IN LISTS MOETAX_LAYERS)
+    if(line MATCHES "^[0-9]+ +${room} *:(.*)$")
+      string(STRIP "${CMAKE_MATCH_1}" deps)
+      separate_arguments(deps)
+      set(${out} ${deps} PARENT_SCOPE)
+      return()
+    endif()
+  endforeach()
+  message(FATAL_ERROR "room '${room}' is not in layers.txt")
+endfunction()
+
+function(moetax_room room)
+  add_library(moetax_${room} OBJECT ${ARGN})
+  target_include_directories(moetax_${room} PUBLIC
+    "${PROJECT_SOURCE_DIR}/include" PRIVATE "${PROJECT_SOURCE_DIR}/src")
+  target_link_libraries(moetax_${room} PUBLIC moetax_options)
+  moetax_room_deps(${room} deps)
+  foreach(dep IN LISTS deps)
+    target_link_libraries(moetax_${room} PUBLIC moetax_${dep})
+  endforeach()
+  set_property(GLOBAL APPEND PROPERTY MOETAX_ROOMS ${room})
+endfunction()
+
+function(moetax_test room name)
+  cmake_parse_arguments(ARG "" "TIMEOUT" "LIBS" ${ARGN})
+  add_executable(${name} ${ARG_UNPARSED_ARGUMENTS})
+  target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}/src" "${PROJECT_SOURCE_DIR}/tests")
+  target_link_libraries(${name} PRIVATE moetax GTest::gtest GTest::gmock GTest::gtest_main ${ARG_LIBS})
+  target_compile_definitions(${name} PRIVATE MOETAX_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+  add_test(NAME ${room}/${name} COMMAND ${name})
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 300)
+  endif()
+  set_tests_properties(${room}/${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS ${room})
+endfunction()

@@ -1,0 +1,45 @@
+// Shapes of published MoE models: presets by name, and any Hugging Face or native DeepSeek config.json.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "moetax/base/result.h"
+#include "moetax/expert/feed_forward.h"
+#include "moetax/route/router.h"
+
+namespace moetax {
+
+// One MoE layer of a model and how many the model has.
+struct ModelShape {
+  std::string name;
+  std::int64_t hidden = 0;
+  std::int64_t inter = 0;         // per routed expert
+  std::int64_t shared_inter = 0;  // all shared experts together, 0: none
+  RouterConfig router;            // experts and top-k are here
+  bool router_bias = false;       // a learned bias on the logits (gpt-oss)
+  bool selection_bias = false;    // V3's bias, used for picking only
+  Activation activation = Activation::kSwiGlu;
+  float clamp_limit = 7.0f;
+  bool expert_bias = false;
+  int layers = 0;      // all layers, 0: unknown
+  int moe_layers = 0;  // of these with experts
+};
+
+// deepseek-moe-16b deepseek-v2-lite deepseek-v2 deepseek-v3 mixtral-8x7b qwen3-30b-a3b olmoe-1b-7b gpt-oss-20b
+std::vector<std::string_view> preset_names();
+// kUsage naming the nearest presets when there is no such one.
+Result<ModelShape> preset(std::string_view name);
+
+// Reads a config file. kBadInput: not readable, not JSON (byte offset), no MoE in it, a missing or absurd field (by
+// name). kUnavailable: an architecture that is known but not supported, with what exactly (say, its gating function).
+Result<ModelShape> read_model_config(const std::string& path);
+// The same from text already read; `origin` is used in messages.
+Result<ModelShape> parse_model_config(std::string_view text, const std::string& origin);
+
+// Bytes of one layer's weights in `bytes_per_element` (router included).
+double layer_weight_bytes(const ModelShape& shape, std::size_t bytes_per_element);
+
+}  // namespace moetax

@@ -1,0 +1,41 @@
+// Ranks on this machine: as forked processes over an inherited memfd, or as threads of this process.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "moetax/base/result.h"
+#include "moetax/transport/communicator.h"
+
+namespace moetax {
+
+struct LocalOptions {
+  int ranks = 2;
+  int ranks_per_node = 0;        // > 0 makes node_of() report rank / ranks_per_node, for tests of node-aware code
+  double setup_deadline_s = 30;  // how long ranks may take to start
+};
+
+// What became of one rank. `exit_status` is what `body` returned, or -1 if a signal ended the process.
+struct RankOutcome {
+  Rank rank = 0;
+  int exit_status = 0;
+  int signal = 0;
+};
+
+// Forks one process per rank, runs body(comm) in each, and waits for all. The children exit with body's return value
+// (through _exit: no destructors or atexit handlers of the parent run), die when this process dies, and share nothing
+// but one anonymous memfd, so nothing is left behind however they end. When a child is killed, the others' waits end at
+// once with an error that names it and the signal.
+// Must be called before this process has a second thread (kUnavailable otherwise: a child forked after OpenMP ran
+// hangs in its first parallel region). Returns the outcome of every rank.
+Result<std::vector<RankOutcome>> run_processes(const LocalOptions& options,
+                                               const std::function<int(Communicator&)>& body);
+
+// Runs body(comm) on one thread per rank and joins them. For tests and for embedding: no isolation, same semantics of
+// waits, deadlines and fail(). Returns what each body returned, in rank order.
+Result<std::vector<RankOutcome>> run_threads(const LocalOptions& options,
+                                             const std::function<int(Communicator&)>& body);
+
+}  // namespace moetax

@@ -20,8 +20,12 @@ constexpr std::size_t kHugePage = std::size_t{2} << 20;
 Result<PageBuffer> PageBuffer::reserve(std::size_t bytes) {
   PageBuffer buffer;
   if (bytes == 0) return buffer;
+  // A huge page more than is asked for, to align within. Rounding up must not wrap around to a small mapping.
   const std::size_t map_bytes = (bytes + kHugePage - 1) / kHugePage * kHugePage + kHugePage;
-  void* map = mmap(nullptr, map_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  errno = ENOMEM;
+  void* map = map_bytes < bytes ? MAP_FAILED
+                                : mmap(nullptr, map_bytes, PROT_READ | PROT_WRITE,
+                                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (map == MAP_FAILED) {
     return fail(ErrorCode::kUnavailable,
                 fmt::format("cannot reserve {} bytes of address space: {}", bytes, std::strerror(errno)));

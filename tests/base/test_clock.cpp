@@ -1,0 +1,39 @@
+// Orders of clock readings only: how long anything takes is the machine's business.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <thread>
+
+#include "moetax/base/clock.h"
+
+namespace moetax {
+namespace {
+
+TEST(Clock, NeverRunsBackwards) {
+  std::int64_t last = now_ns();
+  for (int i = 0; i < 10'000; ++i) {
+    const std::int64_t now = now_ns();
+    ASSERT_GE(now, last);
+    last = now;
+  }
+}
+
+TEST(Clock, SleepingTakesWallTimeButNoCpuTime) {
+  const std::int64_t wall = now_ns(), cpu = thread_cpu_ns();
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  const std::int64_t wall_used = now_ns() - wall, cpu_used = thread_cpu_ns() - cpu;
+  EXPECT_GE(wall_used, 20'000'000);
+  EXPECT_LT(cpu_used, wall_used);
+}
+
+TEST(Deadline, PassesWhenItsTimeHasCome) {
+  const Deadline far = Deadline::in_seconds(1000);
+  EXPECT_FALSE(far.passed());
+  EXPECT_EQ(far.seconds(), 1000);
+  EXPECT_GT(far.at_ns(), now_ns() + 900'000'000'000);
+  EXPECT_TRUE(Deadline::in_seconds(0).passed());
+  EXPECT_TRUE(Deadline::in_seconds(-1).passed());
+}
+
+}  // namespace
+}  // namespace moetax

@@ -36,28 +36,34 @@ struct RouterConfig {
 
 inline constexpr int kMaxTopK = 32;
 inline constexpr int kMaxExperts = 4096;
+inline constexpr int kMaxGroups = 64;
 
 // kUsage with one line that names the field: topk > experts, groups that do not divide experts, topk_groups * experts
-// per group < topk, sizes out of range.
+// per group < topk, kTopTwoSum over groups of one expert, sizes out of range, a scale that is not finite.
 Result<void> validate(const RouterConfig& config);
 
 // Routes T tokens. logits [T, E] fp32; bias [E] fp32 or empty; out is resized to [T, K].
+// Where neither a bias nor kTopTwoSum asks for the scores themselves, experts are compared by their logits: softmax and
+// sigmoid keep the order, and logits do not round together. Weights are within 2e-6 of the exact ones, relatively.
 // NaN or infinite logits: kBadInput naming the first such token (its index plus first_token) and expert; `out` is then
-// unspecified. Uses up to `threads` threads; the result does not depend on their number. Allocates only when `out`
-// grows.
+// unspecified. kUsage where config, logits and bias disagree; kBadInput for a bias that is not finite.
+// Uses up to `threads` threads; a token's result depends neither on their number nor on the tokens beside it. Allocates
+// only when `out` grows.
 Result<void> route(const RouterConfig& config, MatrixView<const float> logits, std::span<const float> bias, int threads,
                    RoutingTable& out, std::int64_t first_token = 0);
 
 // The same result, token by token, from the formulas above in double precision: slow, readable, the oracle of tests.
+// Where scores differ by less than fp32 rounds, the two may choose differently.
 Result<void> route_reference(const RouterConfig& config, MatrixView<const float> logits, std::span<const float> bias,
                              RoutingTable& out, std::int64_t first_token = 0);
 
 // d_logits [T, E] from d_weight [T, K]: the gradient of the chosen weights; the choice itself has none. `table` is the
-// forward's (never re-routed). d_logits is overwritten, zeros included.
+// forward's (never re-routed); only its experts are read. d_logits is overwritten, zeros included, and must not overlap
+// the inputs. Shapes must agree and logits be finite (route() has checked them). Allocates nothing.
 void route_backward(const RouterConfig& config, MatrixView<const float> logits, const RoutingTable& table,
                     MatrixView<const float> d_weight, int threads, MatrixView<float> d_logits);
 
-// The instruction set the kernels were dispatched to on this machine ("AVX3_DL", "AVX2", ...).
+// The instruction set the kernels were dispatched to on this machine ("AVX3" is AVX-512, "AVX2", "SSE4", ...).
 const char* route_isa();
 
 }  // namespace moetax

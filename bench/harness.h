@@ -1,4 +1,5 @@
-// Interleaved measurements: competitors take turns inside one run, so that a slow moment of the machine hits all of them.
+// Interleaved measurements: competitors take turns inside one run, so that a slow moment of the machine hits all of
+// them.
 #pragma once
 
 #include <algorithm>

@@ -48,8 +48,8 @@ inline Unexpected fail(ErrorCode code, std::string message, Rank rank = kNoRank)
 template <class T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}                       // NOLINT(implicit)
-  Result(Unexpected failure) : state_(std::in_place_index<1>, std::move(failure.error())) {}  // NOLINT(implicit)
+  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}
+  Result(Unexpected failure) : state_(std::in_place_index<1>, std::move(failure.error())) {}
 
   bool has_value() const { return state_.index() == 0; }
   explicit operator bool() const { return has_value(); }
@@ -87,7 +87,7 @@ template <>
 class [[nodiscard]] Result<void> {
  public:
   Result() = default;
-  Result(Unexpected failure) : error_(std::move(failure.error())) {}  // NOLINT(implicit)
+  Result(Unexpected failure) : error_(std::move(failure.error())) {}
 
   bool has_value() const { return !error_.has_value(); }
   explicit operator bool() const { return has_value(); }
@@ -107,6 +107,7 @@ class [[nodiscard]] Result<void> {
 
 }  // namespace moetax
 
+// NOLINTBEGIN(bugprone-macro-parentheses): declarations cannot stand in parentheses
 #define MOETAX_CONCAT_INNER(a, b) a##b
 #define MOETAX_CONCAT(a, b) MOETAX_CONCAT_INNER(a, b)
 
@@ -121,3 +122,4 @@ class [[nodiscard]] Result<void> {
   auto result = (expression);                                          \
   if (!result) return ::moetax::Unexpected(std::move(result.error())); \
   declaration = std::move(result).value()
+// NOLINTEND(bugprone-macro-parentheses)

@@ -4,8 +4,9 @@
 
 #include <algorithm>
 #include <fstream>
-#include <regex>
+#include <optional>
 #include <sstream>
+#include <string_view>
 
 namespace moetax::project {
 namespace {
@@ -35,16 +36,34 @@ void check_private(const Layers& layers, const Place& place, const std::string& 
   }
 }
 
+// Takes `prefix` and the blanks after it off the front of `text`, if it is there.
+bool consume(std::string_view& text, std::string_view prefix) {
+  if (!text.starts_with(prefix)) return false;
+  text.remove_prefix(prefix.size());
+  text.remove_prefix(std::min(text.find_first_not_of(" \t"), text.size()));
+  return true;
+}
+
+// The path between the quotes or angle brackets, if `line` is an include.
+std::optional<std::string_view> included_path(std::string_view line) {
+  consume(line, line.substr(0, line.find_first_not_of(" \t")));
+  if (!consume(line, "#") || !consume(line, "include")) return std::nullopt;
+  if (!line.starts_with('"') && !line.starts_with('<')) return std::nullopt;
+  return line.substr(1, line.find_first_of("\">", 1) - 1);
+}
+
 void scan_file(const Layers& layers, const fs::path& root, const fs::path& file, Place place,
                std::vector<std::string>& out) {
-  static const std::regex kInclude(R"re(^\s*#\s*include\s*["<](moetax/)?([^/">]+)/)re");
   std::ifstream in(file);
   std::string line;
   for (int number = 1; std::getline(in, line); ++number) {
-    std::smatch match;
-    if (!std::regex_search(line, match, kInclude)) continue;
+    auto path = included_path(line);
+    if (!path) continue;
+    const bool is_public = consume(*path, "moetax/");
+    const std::size_t slash = path->find('/');
+    if (slash == std::string_view::npos) continue;  // belongs to no room
     place.text = fmt::format("{}:{}", fs::relative(file, root).string(), number);
-    (match[1].matched ? check_public : check_private)(layers, place, match[2], out);
+    (is_public ? check_public : check_private)(layers, place, std::string(path->substr(0, slash)), out);
   }
 }
 

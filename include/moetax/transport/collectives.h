@@ -11,8 +11,8 @@
 
 namespace moetax {
 
-// Owns the scratch window that the collectives of one communicator share. Created collectively; keeps a reference to
-// the communicator, which must outlive it. Allocation-free but for gather_bytes.
+// Owns the scratch window its collectives go through. Created collectively; keeps a reference to the communicator,
+// which must outlive it. Allocation-free but for gather_bytes. Several may exist for one communicator.
 class Collectives {
  public:
   static Result<Collectives> create(Communicator& comm, Deadline deadline);
@@ -23,13 +23,16 @@ class Collectives {
   Result<void> all_gather(const char* name, std::span<const std::byte> mine, std::span<std::byte> all,
                           Deadline deadline);
 
-  // Each rank passes its description of something that must agree; on a difference every rank gets kPeerFailed with
-  // both values and ranks: "ranks disagree on the layer: rank 0 has H=2048, rank 1 has H=4096".
+  // Each rank passes its description (less than 4 KiB) of something that must agree; on a difference every rank gets
+  // kPeerFailed with all values and who has them: "ranks disagree on the layer: ranks 0, 2 have H=2048, rank 1 has
+  // H=4096". Error::rank is the first that differs from rank 0.
   Result<void> agree(const char* what, std::string_view mine, Deadline deadline);
 
   // values := sum over ranks, in rank order (bit-identical on all ranks), fp32, in chunks through shared memory: each
-  // rank sums its share of the chunk, then all copy the sums. Reports its waits, copies and bytes to `observer`
-  // (exchange name "reduce", family "all-reduce").
+  // rank sums its share of the chunk, then all copy the sums. The same count on all ranks. Reports to `observer` (may
+  // be null) its parts of the time, its waits, and one ExchangeRecord (name "reduce", family "all-reduce") whose bytes
+  // are those this rank read: logical from all ranks' memory, physical from other ranks', internode from other nodes'.
+  // A single rank reads nothing.
   Result<void> all_reduce_sum(std::span<float> values, Deadline deadline, Observer* observer);
 
   // Rank 0 receives every rank's bytes (sizes may differ), the others an empty vector.
@@ -39,7 +42,8 @@ class Collectives {
   Collectives(Communicator& comm, Window scratch) : comm_(&comm), scratch_(std::move(scratch)) {}
   Communicator* comm_;
   Window scratch_;
-  std::uint64_t number_ = 0;
+  std::uint64_t number_ = 0;  // uses of the scratch window and barriers
+  std::uint64_t reductions_ = 0;
 };
 
 }  // namespace moetax

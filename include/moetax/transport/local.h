@@ -13,11 +13,14 @@ namespace moetax {
 
 struct LocalOptions {
   int ranks = 2;
-  int ranks_per_node = 0;        // > 0 makes node_of() report rank / ranks_per_node, for tests of node-aware code
-  double setup_deadline_s = 30;  // how long ranks may take to start
+  int ranks_per_node = 0;  // > 0 makes node_of() report rank / ranks_per_node, for tests of node-aware code
 };
 
-// What became of one rank. `exit_status` is what `body` returned, or -1 if a signal ended the process.
+// Exit status of a rank whose body let an exception escape; the others are told as by fail().
+inline constexpr int kBodyThrew = 4;
+
+// What became of one rank. `exit_status` is what `body` returned (its low 8 bits for a process), or -1 if a signal
+// ended the process.
 struct RankOutcome {
   Rank rank = 0;
   int exit_status = 0;
@@ -25,11 +28,11 @@ struct RankOutcome {
 };
 
 // Forks one process per rank, runs body(comm) in each, and waits for all. The children exit with body's return value
-// (through _exit: no destructors or atexit handlers of the parent run), die when this process dies, and share nothing
-// but one anonymous memfd, so nothing is left behind however they end. When a child is killed, the others' waits end at
-// once with an error that names it and the signal.
+// (standard output is flushed, then _exit: no destructors or atexit handlers of the parent run), die when this process
+// dies, and share nothing but one anonymous memfd, so nothing is left behind however they end. When a child is killed,
+// the others' waits end at once with an error that names it and the signal.
 // Must be called before this process has a second thread (kUnavailable otherwise: a child forked after OpenMP ran
-// hangs in its first parallel region). Returns the outcome of every rank.
+// hangs in its first parallel region). kUsage for ranks outside 1..1024. Returns the outcome of every rank, in order.
 Result<std::vector<RankOutcome>> run_processes(const LocalOptions& options,
                                                const std::function<int(Communicator&)>& body);
 

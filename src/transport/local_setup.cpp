@@ -1,0 +1,130 @@
+// Collective set-up calls of LocalCommunicator: windows and split.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <utility>
+
+#include "transport/local_communicator.h"
+#include "transport/rank_text.h"
+
+namespace moetax {
+namespace {
+
+// Behind the last rank's region: how many ranks hold the window, so that the last one gives its pages back.
+struct WindowTail {
+  std::atomic<std::uint32_t> holders;
+};
+
+// One rank's share in a window.
+class WindowHold {
+ public:
+  WindowHold(std::shared_ptr<Segment> segment, std::shared_ptr<Mapping> mapping, std::uint64_t offset,
+             std::size_t bytes)
+      : segment_(std::move(segment)), mapping_(std::move(mapping)), offset_(offset), bytes_(bytes) {
+    tail().holders.fetch_add(1);
+  }
+  ~WindowHold() {
+    if (tail().holders.fetch_sub(1) == 1) segment_->drop_pages(offset_, bytes_ + sizeof(WindowTail));
+  }
+  WindowHold(const WindowHold&) = delete;
+  WindowHold& operator=(const WindowHold&) = delete;
+
+ private:
+  WindowTail& tail() const { return *reinterpret_cast<WindowTail*>(mapping_->data() + bytes_); }
+
+  std::shared_ptr<Segment> segment_;
+  std::shared_ptr<Mapping> mapping_;
+  std::uint64_t offset_;
+  std::size_t bytes_;
+};
+
+}  // namespace
+
+Result<Window> LocalCommunicator::make_window(std::string_view name, std::size_t bytes, Deadline deadline) {
+  Offer mine;
+  mine.call = Offer::Call::kWindow;
+  mine.set_name(name);
+  mine.bytes = bytes;
+  MOETAX_TRY(begin_call(mine, deadline));
+
+  std::vector<std::size_t> sizes;
+  std::vector<std::size_t> starts;
+  std::size_t total = 0;
+  for (Rank peer = 0; peer < size(); ++peer) {
+    sizes.push_back(offer_of(peer).bytes);
+    starts.push_back(total);
+    total += round_to_grain(sizes.back());
+  }
+  MOETAX_ASSIGN(const Range range, share_range(mine, 0, total + sizeof(WindowTail), deadline));
+  auto hold = std::make_shared<WindowHold>(job_.segment, range.mapping, range.offset, total);
+  // The last to hold the window gives its pages back, so nobody may let go before everybody holds it.
+  MOETAX_TRY(meet(mine, deadline));
+
+  std::vector<std::byte*> base;
+  for (const std::size_t start : starts) base.push_back(range.mapping->data() + start);
+  prefer_own_numa_node(base[static_cast<std::size_t>(rank_)], bytes);
+  return Window(std::move(hold), std::move(base), std::move(sizes), rank_);
+}
+
+Result<std::unique_ptr<Communicator>> LocalCommunicator::split(int color, Deadline deadline) {
+  Offer mine;
+  mine.call = Offer::Call::kSplit;
+  mine.color = color;
+  MOETAX_TRY(begin_call(mine, deadline));
+
+  std::vector<Rank> group;
+  for (Rank peer = 0; peer < size(); ++peer) {
+    if (offer_of(peer).color == color) group.push_back(peer);
+  }
+  const auto rank = static_cast<Rank>(std::find(group.begin(), group.end(), rank_) - group.begin());
+  const Rank leader = group.front();
+  for (Rank& member : group) member = world_rank(member);
+  MOETAX_ASSIGN(Range range, share_range(mine, leader, Group::bytes(static_cast<int>(group.size())), deadline));
+  std::byte* memory = range.mapping->data();
+  return std::unique_ptr<Communicator>(
+      new LocalCommunicator(job_, std::move(group), rank, std::move(range.mapping), memory));
+}
+
+// Leaves `mine` for the others; returns when every rank's offer of this round can be read.
+Result<void> LocalCommunicator::meet(const Offer& mine, Deadline deadline) {
+  ++round_;
+  group_.offer(round_, rank_) = mine;
+  for (const Rank peer : everyone_) post_line(group_.setup_lines_to(peer)[rank_], peer, round_);
+  const std::string what = mine.text();
+  MOETAX_TRY(wait_lines(group_.setup_lines_to(rank_), everyone_, round_, {what.c_str(), round_}, deadline));
+  return {};
+}
+
+// The first round of a call, in which the ranks find out whether they all make the same one.
+Result<void> LocalCommunicator::begin_call(const Offer& mine, Deadline deadline) {
+  MOETAX_TRY(meet(mine, deadline));
+  std::vector<std::string> calls;
+  for (Rank peer = 0; peer < size(); ++peer) calls.push_back(offer_of(peer).text());
+  if (std::equal(calls.begin() + 1, calls.end(), calls.begin())) return {};
+  return Unexpected(disagreement("the set-up call", members_, calls));
+}
+
+// The second round: `leader` takes `bytes` of the segment, every rank maps them.
+Result<LocalCommunicator::Range> LocalCommunicator::share_range(Offer mine, Rank leader, std::size_t bytes,
+                                                                Deadline deadline) {
+  if (rank_ == leader) {
+    auto offset = job_.segment->allocate(bytes);
+    if (offset) {
+      mine.offset = *offset;
+    } else {
+      mine.set_why(offset.error().message);
+    }
+  }
+  MOETAX_TRY(meet(mine, deadline));
+  const Offer& found = offer_of(leader);
+  if (found.offset == 0) {
+    return moetax::fail(ErrorCode::kUnavailable, fmt::format("{}: {}", mine.text(), found.why.data()),
+                        world_rank(leader));
+  }
+  const std::uint64_t offset = found.offset;
+  MOETAX_ASSIGN(auto mapping, job_.segment->map(offset, bytes));
+  return Range{offset, std::move(mapping)};
+}
+
+}  // namespace moetax

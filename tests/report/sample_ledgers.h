@@ -110,7 +110,14 @@ class Simulation {
       }
       spend(r, Part::kWait, idle, name);
       spend(r, Part::kWire, plans_[r].wire_ns, name);
-      LedgerExchange x{name, kForward, kAllToAll, step, number_, local(r, start[r]), local(r, now_[r])};
+      LedgerExchange x;
+      x.name = name;
+      x.phase = kForward;
+      x.family = kAllToAll;
+      x.step = step;
+      x.number = number_;
+      x.start_ns = local(r, start[r]);
+      x.end_ns = local(r, now_[r]);
       x.logical_bytes = 3 << 20;
       x.physical_bytes = 1 << 20;
       x.wait_ns = idle;

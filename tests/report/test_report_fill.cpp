@@ -253,7 +253,7 @@ TEST(FillBill, PropertyPartsAddUp) {
       EXPECT_NEAR(waited, *rank.wait_us, 1e-6) << "seed " << seed;
     }
     for (const BillFinding& finding : bill.findings) {
-      if (finding.gain_us_estimate) EXPECT_LE(*finding.gain_us_estimate, bill.step_us.mean) << finding.id;
+      EXPECT_LE(finding.gain_us_estimate.value_or(0), bill.step_us.mean) << finding.id;
     }
   }
 }

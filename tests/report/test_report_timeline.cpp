@@ -74,7 +74,8 @@ TEST(ChromeTimeline, EndsWhereTheKeptSpansEnd) {
   ledgers[0].spans_dropped = 5;
   const Json trace = Json::parse(to_chrome_trace(ledgers));
   for (const Json& event : trace["traceEvents"]) {
-    if (event["pid"] == 0 && event["ph"] == "X") EXPECT_NE(event["name"], "step 1");
+    if (event["pid"] != 0 || event["ph"] != "X") continue;
+    EXPECT_NE(event["name"], "step 1");
   }
 }
 

@@ -49,13 +49,27 @@ struct BillTax {
   std::optional<double> pack_us, wire_us, wait_us, launch_us;
 };
 
-// Why `rank` was late when this rank waited for it, per step.
+// Why a peer came late to an exchange. Derived from how both ranks came to it, see docs/bill.md.
+enum class WaitCause : std::uint8_t {
+  kPlanted,      // it was told to sleep (--delay)
+  kDescheduled,  // its thread, or the waiting one, was off the CPU against its will
+  kExpertLoad,   // its experts had more rows
+  kCompute,      // it computed longer for the same rows
+  kCopying,      // it packed or moved rows for longer
+  kOwnWait,      // it waited itself, for a third rank
+  kLag,          // it left the exchange before later
+  kOther,        // it spent longer outside compute and exchanges
+  kUnknown,
+};
+inline constexpr int kNumWaitCauses = 9;
+
+// Whom a rank waited for, per step, and the cause that explains the most of it.
 struct BillWaitedFor {
   Rank rank = kNoRank;
-  double us = 0;  // this rank's waiting for it
-  std::string
-      cause;  // "planted delay", "descheduled", "expert load (3.1x the mean rows: experts 5, 9)", "compute", "unknown"
-  double descheduled_us = 0;  // of `us`, while this thread or the peer was off the CPU
+  double us = 0;
+  WaitCause cause = WaitCause::kUnknown;
+  std::string cause_text;                            // "expert load, 3.10x the mean rows: experts 5, 9"
+  std::array<double, kNumWaitCauses> by_cause_us{};  // adds up to us
 };
 
 struct BillRank {
@@ -64,30 +78,36 @@ struct BillRank {
   double step_us = 0, compute_us = 0;
   std::optional<double> pack_us, wire_us, wait_us, launch_us;
   double other_us = 0, comm_us = 0, exposed_us = 0, hidden_us = 0;
-  std::vector<BillWaitedFor> waited_for;
+  std::optional<double> expert_rows;      // rows its experts worked on in one step, all layers
+  std::vector<BillWaitedFor> waited_for;  // longest first
 };
 
 struct BillExchange {
   std::string name, phase, family;
-  std::int64_t calls = 0;
+  std::int64_t calls = 0;  // in all measured steps; a call that all ranks take part in counts once
   std::int64_t logical_bytes = 0, physical_bytes = 0, internode_bytes = 0;  // per step, all ranks
   double us = 0, std_us = 0;                                                // per call, mean over ranks
   std::optional<double> wait_us, transfer_us;
-  Rank last_rank = kNoRank;  // who was last most often
+  Rank last_rank = kNoRank;  // who was waited for most often
+  // GB/s (1e9) of physical bytes while transferring, mean over ranks; the roof where it is known.
   std::optional<double> gbs, roof_gbs, roof_share;
 };
 
 struct BillRouting {
-  double entropy_bits = 0, entropy_max_bits = 0;            // of the expert load, mean over layers
-  std::vector<std::vector<std::int64_t>> expert_tokens;     // [layers][experts], all ranks
-  double expert_max_over_mean = 0, rank_max_over_mean = 0;  // of the worst layer
-  std::int64_t experts_never_chosen = 0;
+  double entropy_bits = 0, entropy_max_bits = 0;         // of the expert load, mean over layers
+  std::vector<std::vector<std::int64_t>> expert_tokens;  // [layers][experts], all ranks
+  double expert_max_over_mean = 0;                       // of the worst layer, 0: no tokens
+  std::optional<double> rank_max_over_mean;              // the same; unknown when the placement is
+  std::int64_t experts_never_chosen = 0;                 // (layer, expert) pairs
   std::int64_t dropped_tokens = 0;
 };
 
+// One thing worth knowing. Ids are stable and documented in docs/bill.md.
 struct BillFinding {
-  std::string id, severity, title, cause, evidence, fix;
-  std::optional<double> gain_us_estimate;
+  std::string id;
+  std::string severity;  // "error", "warning" or "note"
+  std::string title, cause, evidence, fix;
+  std::optional<double> gain_us_estimate;  // of a step, at most; absent where the bill has no bound
 };
 
 struct Bill {
@@ -103,24 +123,27 @@ struct Bill {
   std::vector<BillExchange> exchanges;
   BillRouting routing;
   std::int64_t rows_reserved_bytes = 0, rows_touched_bytes = 0, weight_bytes = 0;  // all ranks
+  std::int64_t records_dropped = 0;  // exchanges and waits not in the bill
   std::string output_hash;
   std::vector<BillFinding> findings;
 };
 
-// Builds the bill from every rank's ledger (index = rank). `bill` comes with machine, config and hash filled in; the
-// rest is computed. No NaN is ever produced: with no steps the numbers are zero and a finding says so.
+// Builds the bill from every rank's ledger (index = rank). `bill` comes with tool_version, machine, gemm, mpi, config
+// and hash filled in; the rest is computed. Steps that not all ranks measured are left out. No NaN is ever produced:
+// with no steps the numbers are zero and a finding says so.
 void fill_bill(const std::vector<RankLedger>& ledgers, Bill& bill);
 
-// The findings of a filled bill: the one bottleneck first, each with an estimate a measured run can confirm.
+// The findings of a filled bill: the one bottleneck first, the others by their estimated gain. Replaces earlier ones.
 void explain(Bill& bill);
 
 std::string to_text(const Bill& bill);  // for people, at most 100 columns
-std::string to_json(const Bill& bill);  // moetax.bill/1, see schema/bill.schema.json
+std::string to_json(
+    const Bill& bill);  // moetax.bill/1, see schema/bill.schema.json; text that is not UTF-8 is repaired
 
 // A Chrome/Perfetto trace of the kept spans: one process per rank, aligned clocks.
 std::string to_chrome_trace(const std::vector<RankLedger>& ledgers);
 
-// Writes text to a file, or to standard output when path is "-".
+// Writes text to a file, or to standard output when path is "-". kUsage naming the path and why it cannot be written.
 Result<void> write_text(const std::string& path, const std::string& text);
 
 }  // namespace moetax

@@ -1,0 +1,109 @@
+#include "report/format.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+namespace moetax::report {
+namespace {
+
+struct Unit {
+  double size;
+  const char* name;
+};
+
+// The largest unit that the value reaches; 999.5 already rounds to the next one.
+std::string with_unit(double value, const Unit* units, std::size_t count, double step) {
+  std::size_t i = 0;
+  while (i + 1 < count && std::abs(value) >= units[i + 1].size * (1 - 0.5 / step)) ++i;
+  const std::string number = digits3(value / units[i].size);
+  return units[i].name[0] ? number + " " + units[i].name : number;
+}
+
+}  // namespace
+
+std::string digits3(double value) {
+  if (!std::isfinite(value)) return "-";
+  const double size = std::abs(value);
+  if (size < 0.005) return "0";
+  if (size < 9.995) return fmt::format("{:.2f}", value);
+  if (size < 99.95) return fmt::format("{:.1f}", value);
+  return fmt::format("{:.0f}", value);
+}
+
+std::string time_text(double us) {
+  static constexpr std::array<Unit, 3> kUnits{{{1, "us"}, {1e3, "ms"}, {1e6, "s"}}};
+  return with_unit(us, kUnits.data(), kUnits.size(), 1000);
+}
+
+std::string bytes_text(double bytes) {
+  static constexpr std::array<Unit, 5> kUnits{
+      {{1, "B"}, {1024, "KiB"}, {1048576, "MiB"}, {1073741824, "GiB"}, {1099511627776, "TiB"}}};
+  if (std::abs(bytes) < 1000) return fmt::format("{:.0f} B", std::isfinite(bytes) ? bytes : 0);
+  return with_unit(bytes, kUnits.data(), kUnits.size(), 1024);
+}
+
+std::string percent_text(double share) {
+  return digits3(share * 100) + " %";
+}
+
+std::string count_text(double count) {
+  static constexpr std::array<Unit, 4> kUnits{{{1, ""}, {1e3, "k"}, {1e6, "M"}, {1e9, "G"}}};
+  if (std::abs(count) < 1000 && count == std::floor(count)) return fmt::format("{:.0f}", count);
+  return with_unit(count, kUnits.data(), kUnits.size(), 1000);
+}
+
+std::string flops_text(double gflops) {
+  static constexpr std::array<Unit, 3> kUnits{{{1, "GFLOP/s"}, {1e3, "TFLOP/s"}, {1e6, "PFLOP/s"}}};
+  return with_unit(gflops, kUnits.data(), kUnits.size(), 1000);
+}
+
+std::string ratio_text(double ratio) {
+  return digits3(ratio) + "x";
+}
+
+std::string bar(double share, int columns) {
+  if (!(share > 0.001)) return "";
+  const auto length = std::lround(std::min(share, 1.0) * columns);
+  return std::string(static_cast<std::size_t>(std::max(length, 1L)), '#');
+}
+
+std::string shorten(std::string_view text, std::size_t columns) {
+  if (text.size() <= columns) return std::string(text);
+  return std::string(text.substr(0, columns - 2)) + "..";
+}
+
+std::string plural(std::size_t count, std::string_view noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
+
+std::string wrap(std::string_view text, std::size_t indent) {
+  std::string out, line;
+  bool fresh = true;  // nothing on the line yet but its indent
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find(' '), text.size());
+    const std::string_view word = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    if (!fresh && line.size() + 1 + word.size() > kColumns) {
+      out += line.substr(0, line.find_last_not_of(' ') + 1) + '\n';
+      line.assign(indent, ' ');
+      fresh = true;
+    }
+    if (!fresh) line += ' ';
+    line += word;
+    fresh = false;
+    while (line.size() > kColumns) {  // one word longer than a line
+      out += line.substr(0, kColumns) + '\n';
+      line = std::string(indent, ' ') + line.substr(kColumns);
+    }
+  }
+  return out + line + '\n';
+}
+
+std::string join(const std::vector<std::string>& items) {
+  return fmt::format("{}", fmt::join(items, ", "));
+}
+
+}  // namespace moetax::report

@@ -1,0 +1,190 @@
+// moetax.bill/1. The order of the keys is the order of docs/bill.md.
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "moetax/report/bill.h"
+#include "report/waits.h"
+
+namespace moetax {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Digits below these are noise: nanoseconds of a time, a millionth of a ratio. Never NaN or infinite.
+Json rounded(double value, double unit) {
+  if (!std::isfinite(value)) return nullptr;
+  const double scaled = std::round(value * unit);
+  return std::isfinite(scaled) ? scaled / unit : value;
+}
+Json us(double value) {
+  return rounded(value, 1e3);
+}
+Json us(const std::optional<double>& value) {
+  return value ? us(*value) : Json(nullptr);
+}
+Json ratio(double value) {
+  return rounded(value, 1e6);
+}
+Json ratio(const std::optional<double>& value) {
+  return value ? ratio(*value) : Json(nullptr);
+}
+Json rank_or_null(Rank rank) {
+  return rank == kNoRank ? Json(nullptr) : Json(rank);
+}
+
+Json machine_json(const Bill& bill) {
+  const HostInfo& host = bill.machine;
+  return {{"cpu", host.cpu},
+          {"isa", host.isa},
+          {"cores", host.cores},
+          {"numa_nodes", host.numa_nodes},
+          {"memory_bytes", host.memory_bytes},
+          {"pinning", bill.pinning},
+          {"huge_pages", host.huge_pages},
+          {"kernel", host.kernel},
+          {"gemm", bill.gemm},
+          {"mpi", bill.mpi.empty() ? Json(nullptr) : Json(bill.mpi)}};
+}
+
+Json config_json(const BillConfig& config) {
+  return {{"model", config.model.empty() ? Json(nullptr) : Json(config.model)},
+          {"ranks", config.ranks},
+          {"nodes", config.nodes},
+          {"threads", config.threads},
+          {"tokens_per_rank", config.tokens_per_rank},
+          {"hidden", config.hidden},
+          {"inter", config.inter},
+          {"experts", config.experts},
+          {"experts_per_rank", config.experts_per_rank},
+          {"topk", config.topk},
+          {"shared", config.shared},
+          {"dtype", config.dtype},
+          {"wire", {{"dispatch", config.wire_dispatch}, {"combine", config.wire_combine}}},
+          {"mode", config.mode},
+          {"exchange", config.exchange},
+          {"transport", config.transport},
+          {"overlap", config.overlap},
+          {"routing", config.routing},
+          {"backward", config.backward},
+          {"layers", config.layers},
+          {"steps", config.steps},
+          {"warmup", config.warmup},
+          {"seed", config.seed}};
+}
+
+Json stats_json(const BillStats& stats) {
+  return {{"mean", us(stats.mean)}, {"std", us(stats.std)}, {"p50", us(stats.p50)}, {"p95", us(stats.p95)},
+          {"p99", us(stats.p99)},   {"min", us(stats.min)}, {"max", us(stats.max)}, {"count", stats.count}};
+}
+
+Json waited_json(const BillWaitedFor& waited) {
+  Json causes = Json::object();
+  for (std::size_t i = 0; i < waited.by_cause_us.size(); ++i) {
+    if (waited.by_cause_us[i] > 0) causes[report::cause_id(static_cast<WaitCause>(i))] = us(waited.by_cause_us[i]);
+  }
+  return {{"rank", rank_or_null(waited.rank)},
+          {"us", us(waited.us)},
+          {"cause", report::cause_id(waited.cause)},
+          {"cause_text", waited.cause_text},
+          {"by_cause_us", causes}};
+}
+
+Json rank_json(const BillRank& rank) {
+  Json waited = Json::array();
+  for (const BillWaitedFor& entry : rank.waited_for) waited.push_back(waited_json(entry));
+  return {{"rank", rank.rank},
+          {"node", rank.node},
+          {"step_us", us(rank.step_us)},
+          {"compute_us", us(rank.compute_us)},
+          {"pack_us", us(rank.pack_us)},
+          {"wire_us", us(rank.wire_us)},
+          {"wait_us", us(rank.wait_us)},
+          {"launch_us", us(rank.launch_us)},
+          {"other_us", us(rank.other_us)},
+          {"comm_us", us(rank.comm_us)},
+          {"exposed_us", us(rank.exposed_us)},
+          {"hidden_us", us(rank.hidden_us)},
+          {"expert_rows", ratio(rank.expert_rows)},
+          {"waited_for", waited}};
+}
+
+Json exchange_json(const BillExchange& exchange) {
+  return {{"name", exchange.name},
+          {"phase", exchange.phase},
+          {"family", exchange.family},
+          {"calls", exchange.calls},
+          {"logical_bytes", exchange.logical_bytes},
+          {"physical_bytes", exchange.physical_bytes},
+          {"internode_bytes", exchange.internode_bytes},
+          {"us", us(exchange.us)},
+          {"std_us", us(exchange.std_us)},
+          {"wait_us", us(exchange.wait_us)},
+          {"transfer_us", us(exchange.transfer_us)},
+          {"last_rank", rank_or_null(exchange.last_rank)},
+          {"gbs", ratio(exchange.gbs)},
+          {"roof_gbs", ratio(exchange.roof_gbs)},
+          {"roof_share", ratio(exchange.roof_share)}};
+}
+
+Json routing_json(const BillRouting& routing) {
+  return {{"entropy_bits", ratio(routing.entropy_bits)},
+          {"entropy_max_bits", ratio(routing.entropy_max_bits)},
+          {"expert_tokens", routing.expert_tokens},
+          {"expert_max_over_mean", ratio(routing.expert_max_over_mean)},
+          {"rank_max_over_mean", ratio(routing.rank_max_over_mean)},
+          {"experts_never_chosen", routing.experts_never_chosen},
+          {"dropped_tokens", routing.dropped_tokens}};
+}
+
+Json finding_json(const BillFinding& finding) {
+  return {{"id", finding.id},
+          {"severity", finding.severity},
+          {"title", finding.title},
+          {"cause", finding.cause},
+          {"evidence", finding.evidence},
+          {"fix", finding.fix},
+          {"gain_us_estimate", us(finding.gain_us_estimate)}};
+}
+
+template <class T>
+Json array_of(const std::vector<T>& items, Json (*one)(const T&)) {
+  Json array = Json::array();
+  for (const T& item : items) array.push_back(one(item));
+  return array;
+}
+
+}  // namespace
+
+std::string to_json(const Bill& bill) {
+  const Json json = {{"schema", "moetax.bill/1"},
+                     {"tool_version", bill.tool_version},
+                     {"machine", machine_json(bill)},
+                     {"config", config_json(bill.config)},
+                     {"step_us", stats_json(bill.step_us)},
+                     {"tax",
+                      {{"share", ratio(bill.tax.share)},
+                       {"us", us(bill.tax.us)},
+                       {"pack_us", us(bill.tax.pack_us)},
+                       {"wire_us", us(bill.tax.wire_us)},
+                       {"wait_us", us(bill.tax.wait_us)},
+                       {"launch_us", us(bill.tax.launch_us)}}},
+                     {"comm_us", us(bill.comm_us)},
+                     {"exposed_us", us(bill.exposed_us)},
+                     {"hidden_us", us(bill.hidden_us)},
+                     {"compute_us", us(bill.compute_us)},
+                     {"other_us", us(bill.other_us)},
+                     {"gflops", ratio(bill.gflops)},
+                     {"ranks", array_of(bill.ranks, rank_json)},
+                     {"exchanges", array_of(bill.exchanges, exchange_json)},
+                     {"routing", routing_json(bill.routing)},
+                     {"memory",
+                      {{"weight_bytes", bill.weight_bytes},
+                       {"rows_reserved_bytes", bill.rows_reserved_bytes},
+                       {"rows_touched_bytes", bill.rows_touched_bytes}}},
+                     {"records_dropped", bill.records_dropped},
+                     {"output_hash", bill.output_hash.empty() ? Json(nullptr) : Json(bill.output_hash)},
+                     {"findings", array_of(bill.findings, finding_json)}};
+  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace moetax

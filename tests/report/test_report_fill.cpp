@@ -1,0 +1,295 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "moetax/base/random.h"
+#include "moetax/report/bill.h"
+#include "report/sample_ledgers.h"
+
+namespace moetax {
+namespace {
+
+using sample::kUs;
+using sample::RankPlan;
+using sample::Simulation;
+
+const BillFinding* find(const Bill& bill, const std::string& id) {
+  const auto found =
+      std::find_if(bill.findings.begin(), bill.findings.end(), [&](const BillFinding& f) { return f.id == id; });
+  return found == bill.findings.end() ? nullptr : &*found;
+}
+
+double by_cause(const BillWaitedFor& waited, WaitCause cause) {
+  return waited.by_cause_us[static_cast<std::size_t>(cause)];
+}
+
+void expect_sums(const Bill& bill) {
+  for (const BillRank& r : bill.ranks) {
+    const double sum = r.compute_us + *r.pack_us + *r.wire_us + *r.wait_us + *r.launch_us + r.other_us;
+    EXPECT_NEAR(sum, r.step_us, 1e-6 * std::max(r.step_us, 1.0));
+    EXPECT_NEAR(r.exposed_us, *r.wire_us + *r.wait_us + *r.launch_us, 1e-6);
+    EXPECT_NEAR(r.comm_us, r.exposed_us + r.hidden_us, 1e-6);
+    for (const BillWaitedFor& waited : r.waited_for) {
+      double us = 0;
+      for (const double part : waited.by_cause_us) us += part;
+      EXPECT_NEAR(us, waited.us, 1e-6);
+    }
+  }
+  EXPECT_NEAR(bill.tax.us + bill.compute_us + bill.other_us, bill.step_us.mean,
+              1e-6 * std::max(bill.step_us.mean, 1.0));
+  EXPECT_GE(bill.tax.share, 0);
+  EXPECT_LE(bill.tax.share, 1);
+}
+
+TEST(FillBill, PlantedDelayIsWaitedForByTheOtherAndChargedToOther) {
+  const Bill bill = sample::planted_bill();
+  expect_sums(bill);
+  ASSERT_EQ(bill.ranks[0].waited_for.size(), 1u);
+  const BillWaitedFor& waited = bill.ranks[0].waited_for[0];
+  EXPECT_EQ(waited.rank, 1);
+  EXPECT_DOUBLE_EQ(waited.us, 5000);
+  EXPECT_EQ(waited.cause, WaitCause::kPlanted);
+  EXPECT_TRUE(bill.ranks[1].waited_for.empty());
+  EXPECT_DOUBLE_EQ(*bill.ranks[0].wait_us, 5000);
+  EXPECT_DOUBLE_EQ(bill.ranks[1].other_us, 5010);
+  EXPECT_DOUBLE_EQ(*bill.tax.wait_us, 2500);
+  // router 100 + experts 2000 + exchanges 2 * 65 + other 10 + delay 5000, on both ranks
+  EXPECT_DOUBLE_EQ(bill.step_us.mean, 7240);
+  EXPECT_EQ(bill.step_us.count, 4);
+  EXPECT_DOUBLE_EQ(bill.step_us.std, 0);
+  EXPECT_DOUBLE_EQ(bill.tax.share, (2500.0 + 130) / 7240);
+
+  ASSERT_FALSE(bill.findings.empty());
+  EXPECT_EQ(bill.findings[0].id, "wait-planted-delay");
+  EXPECT_EQ(bill.findings[0].severity, "warning");
+  EXPECT_DOUBLE_EQ(*bill.findings[0].gain_us_estimate, 5000);
+  EXPECT_EQ(bill.findings[0].title, "rank 0 waits 5.00 ms per step for rank 1 (planted delay)");
+}
+
+TEST(FillBill, HotExpertsExplainTheWaitsAndAreNamed) {
+  const Bill bill = sample::hot_bill();
+  expect_sums(bill);
+  ASSERT_EQ(bill.ranks[0].waited_for.size(), 1u);
+  const BillWaitedFor& waited = bill.ranks[0].waited_for[0];
+  EXPECT_EQ(waited.rank, 1);
+  EXPECT_DOUBLE_EQ(waited.us, 6000);
+  EXPECT_EQ(waited.cause, WaitCause::kExpertLoad);
+  EXPECT_EQ(waited.cause_text, "expert load, 2.46x the mean rows: experts 3, 2");
+  EXPECT_DOUBLE_EQ(by_cause(waited, WaitCause::kExpertLoad), 6000);
+  EXPECT_DOUBLE_EQ(*bill.ranks[1].expert_rows, 3200);
+  EXPECT_DOUBLE_EQ(*bill.routing.rank_max_over_mean, 800.0 / 325);
+  EXPECT_DOUBLE_EQ(bill.routing.expert_max_over_mean, 500.0 / 162.5);
+  EXPECT_EQ(bill.routing.experts_never_chosen, 1);
+  EXPECT_NEAR(bill.routing.entropy_max_bits, 3, 1e-12);
+
+  EXPECT_EQ(bill.findings[0].id, "wait-expert-load");
+  // compute of rank 1: 100 + 8000; at the mean rows it would be 325 / 800 of that; no rank waits longer than 7000
+  EXPECT_NEAR(*bill.findings[0].gain_us_estimate, 8100 * (1 - 325.0 / 800), 1e-6);
+  EXPECT_EQ(find(bill, "expert-load-uneven"), nullptr);  // the wait says it already
+  EXPECT_NE(find(bill, "experts-never-chosen"), nullptr);
+}
+
+TEST(FillBill, DescheduledPeerAmong64Ranks) {
+  const Bill bill = sample::wide_bill();
+  expect_sums(bill);
+  EXPECT_EQ(bill.findings[0].id, "wait-descheduled");
+  EXPECT_NE(bill.findings[0].title.find("63 ranks wait for rank 17"), std::string::npos) << bill.findings[0].title;
+  for (const BillRank& rank : bill.ranks) {
+    if (rank.rank == 17) {
+      EXPECT_TRUE(rank.waited_for.empty());
+      continue;
+    }
+    ASSERT_EQ(rank.waited_for.size(), 1u);
+    EXPECT_EQ(rank.waited_for[0].rank, 17);
+    EXPECT_DOUBLE_EQ(by_cause(rank.waited_for[0], WaitCause::kDescheduled), 3000);
+  }
+  EXPECT_EQ(bill.exchanges[1].last_rank, 17);
+}
+
+TEST(FillBill, SlowerComputeForTheSameRows) {
+  auto plans = sample::even_plans(2);
+  plans[0].experts_ns += 700 * kUs;
+  const Bill bill = sample::bill_of(Simulation(plans).run(2));
+  EXPECT_EQ(bill.ranks[1].waited_for.at(0).cause, WaitCause::kCompute);
+  EXPECT_DOUBLE_EQ(bill.ranks[1].waited_for[0].us, 700);
+}
+
+TEST(FillBill, SlowerCopyingDelaysTheSameExchangeAndTheNext) {
+  auto plans = sample::even_plans(2);
+  plans[1].pack_ns += 300 * kUs;  // before it has come to an exchange
+  const Bill packing = sample::bill_of(Simulation(plans).run(3));
+  EXPECT_DOUBLE_EQ(by_cause(packing.ranks[0].waited_for.at(0), WaitCause::kCopying), 600);
+
+  plans = sample::even_plans(2);
+  plans[1].wire_ns += 300 * kUs;  // after everyone has come: late for the next one
+  const Bill wire = sample::bill_of(Simulation(plans).run(1));
+  EXPECT_EQ(wire.ranks[0].waited_for.at(0).rank, 1);
+  EXPECT_DOUBLE_EQ(wire.ranks[0].waited_for[0].us, 300);
+  EXPECT_EQ(by_cause(wire.ranks[0].waited_for[0], WaitCause::kUnknown), 0);
+}
+
+TEST(FillBill, LagTravelsIntoTheNextStep) {
+  auto plans = sample::even_plans(2);
+  plans[1].other_ns += 400 * kUs;  // after the last exchange of the step
+  const Bill bill = sample::bill_of(Simulation(plans).run(3));
+  ASSERT_EQ(bill.ranks[0].waited_for.size(), 1u);
+  EXPECT_DOUBLE_EQ(bill.ranks[0].waited_for[0].us, 800.0 / 3);  // in two of three steps
+  EXPECT_EQ(bill.ranks[0].waited_for[0].cause, WaitCause::kLag);
+}
+
+TEST(FillBill, AWaitWithoutAnExchangeOrAPeerIsUnknown) {
+  auto ledgers = Simulation(sample::even_plans(2)).run(1);
+  ledgers[0].waits.push_back({0, -1, 1, 5000, 9000, 0});
+  ledgers[0].waits.push_back({0, 0, 77, 5000, 6000, 0});
+  ledgers[0].waits.push_back({0, 0, kNoRank, 5000, 5500, 0});
+  const Bill bill = sample::bill_of(ledgers);
+  ASSERT_EQ(bill.ranks[0].waited_for.size(), 3u);
+  for (const BillWaitedFor& waited : bill.ranks[0].waited_for) EXPECT_EQ(waited.cause, WaitCause::kUnknown);
+  EXPECT_EQ(bill.ranks[0].waited_for[0].rank, 1);
+}
+
+TEST(FillBill, ExchangesAreGroupedWithBytesPerStep) {
+  const Bill bill = sample::wire_bill();
+  ASSERT_EQ(bill.exchanges.size(), 2u);
+  const BillExchange& dispatch = bill.exchanges[0];
+  EXPECT_EQ(dispatch.name, "dispatch");
+  EXPECT_EQ(dispatch.phase, "forward");
+  EXPECT_EQ(dispatch.calls, 3);
+  EXPECT_EQ(dispatch.logical_bytes, 6 << 20);  // two ranks
+  EXPECT_EQ(dispatch.physical_bytes, 2 << 20);
+  EXPECT_DOUBLE_EQ(*dispatch.transfer_us, 900);
+  EXPECT_NEAR(*dispatch.gbs, (1 << 20) / 900e3, 1e-9);
+  EXPECT_EQ(dispatch.last_rank, kNoRank);  // nobody waited
+  EXPECT_EQ(bill.findings[0].id, "wire-bound");
+  EXPECT_DOUBLE_EQ(*bill.findings[0].gain_us_estimate, 1800);  // less than the compute
+}
+
+TEST(FillBill, OneRankHasASmallTax) {
+  const Bill bill = sample::one_rank_bill();
+  expect_sums(bill);
+  EXPECT_EQ(bill.findings[0].id, "tax-small");
+  EXPECT_TRUE(bill.ranks[0].waited_for.empty());
+  EXPECT_NEAR(*bill.gflops, 1e9 / (bill.step_us.mean * 1e3), 1e-9);
+}
+
+TEST(FillBill, NoStepsNoNumbersNoNan) {
+  const Bill bill = sample::no_steps_bill();
+  expect_sums(bill);
+  ASSERT_EQ(bill.findings.size(), 1u);
+  EXPECT_EQ(bill.findings[0].id, "nothing-measured");
+  EXPECT_EQ(bill.findings[0].severity, "error");
+  EXPECT_EQ(bill.tax.share, 0);
+  EXPECT_FALSE(bill.gflops.has_value());
+  EXPECT_EQ(to_json(bill).find("nan"), std::string::npos);
+  const Bill nothing = sample::bill_of({});
+  EXPECT_EQ(nothing.findings.at(0).id, "nothing-measured");
+  EXPECT_FALSE(to_text(nothing).empty());
+}
+
+TEST(FillBill, StepsThatNotAllRanksMeasuredAreLeftOut) {
+  auto ledgers = Simulation(sample::even_plans(2)).run(4);
+  ledgers[1].steps.resize(3);
+  const Bill bill = sample::bill_of(ledgers);
+  EXPECT_EQ(bill.step_us.count, 3);
+  EXPECT_EQ(bill.exchanges.at(0).calls, 3);
+  expect_sums(bill);
+}
+
+TEST(FillBill, RoutingOfReplicasCountsEachReplicasOwnTokens) {
+  auto plans = sample::even_plans(4);
+  for (std::size_t r = 0; r < 2; ++r) plans[r].expert_tokens.assign(8, 10);
+  for (std::size_t r = 2; r < 4; ++r) plans[r].expert_tokens.assign(8, 30);
+  Bill bill;
+  bill.config.experts = 8;
+  bill.config.experts_per_rank = {4, 4, 4, 4};  // two replicas of two ranks
+  fill_bill(Simulation(plans).run(1), bill);
+  EXPECT_DOUBLE_EQ(*bill.ranks[0].expert_rows, 80);
+  EXPECT_DOUBLE_EQ(*bill.ranks[3].expert_rows, 240);
+  bill.config.experts_per_rank = {4, 3, 4, 4};  // no placement: unknown, not guessed
+  fill_bill(Simulation(plans).run(1), bill);
+  EXPECT_FALSE(bill.ranks[0].expert_rows.has_value());
+}
+
+TEST(FillBill, MoreRanksThanExperts) {
+  auto plans = sample::even_plans(4, 2);
+  const Bill bill = sample::bill_of(Simulation(plans).run(1), 2);
+  EXPECT_DOUBLE_EQ(*bill.ranks[0].expert_rows, 512);
+  EXPECT_DOUBLE_EQ(*bill.ranks[3].expert_rows, 0);
+  EXPECT_DOUBLE_EQ(*bill.routing.rank_max_over_mean, 2);
+}
+
+TEST(FillBill, FillingTwiceGivesTheSame) {
+  const auto ledgers = Simulation(sample::even_plans(3)).run(2);
+  Bill bill = sample::bill_of(ledgers);
+  const std::string once = to_json(bill);
+  fill_bill(ledgers, bill);
+  explain(bill);
+  EXPECT_EQ(to_json(bill), once);
+}
+
+// Whatever the ranks do: parts add up, waits are explained in full, estimates stay within the step.
+TEST(FillBill, PropertyPartsAddUp) {
+  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+    const RandomStream random(seed, 1);
+    auto plans = sample::even_plans(1 + random.bits(0) % 9);
+    for (std::size_t r = 0; r < plans.size(); ++r) {
+      RankPlan& plan = plans[r];
+      std::uint64_t i = 100 * (r + 1);
+      for (std::int64_t* ns : {&plan.router_ns, &plan.planted_ns, &plan.asleep_ns, &plan.experts_ns, &plan.other_ns,
+                               &plan.launch_ns, &plan.pack_ns, &plan.wire_ns}) {
+        *ns = random.bits(i) % 3 == 0 ? 0 : static_cast<std::int64_t>(random.bits(i + 50) % 3'000'000);
+        ++i;
+      }
+      for (auto& tokens : plan.expert_tokens) tokens = static_cast<std::int64_t>(random.bits(++i) % 100);
+    }
+    const Bill bill = sample::bill_of(Simulation(plans).run(static_cast<int>(random.bits(1) % 4)));
+    expect_sums(bill);
+    for (const BillRank& rank : bill.ranks) {
+      double waited = 0;
+      for (const BillWaitedFor& entry : rank.waited_for) waited += entry.us;
+      EXPECT_NEAR(waited, *rank.wait_us, 1e-6) << "seed " << seed;
+    }
+    for (const BillFinding& finding : bill.findings) {
+      EXPECT_LE(finding.gain_us_estimate.value_or(0), bill.step_us.mean) << finding.id;
+    }
+  }
+}
+
+TEST(Json, SaysWhatTheBillSays) {
+  const Bill bill = sample::planted_bill();
+  const auto json = nlohmann::json::parse(to_json(bill));
+  EXPECT_EQ(json["schema"], "moetax.bill/1");
+  EXPECT_EQ(json["ranks"][0]["waited_for"][0]["rank"], 1);
+  EXPECT_EQ(json["ranks"][0]["waited_for"][0]["us"], 5000.0);
+  EXPECT_EQ(json["ranks"][0]["waited_for"][0]["cause"], "planted-delay");
+  EXPECT_EQ(json["tax"]["wait_us"], 2500.0);
+  EXPECT_EQ(json["exchanges"][0]["roof_gbs"], nullptr);
+  EXPECT_EQ(json["output_hash"], bill.output_hash);
+  EXPECT_EQ(json["findings"][0]["id"], "wait-planted-delay");
+  double sum = json["compute_us"].get<double>() + json["other_us"].get<double>() + json["tax"]["us"].get<double>();
+  EXPECT_NEAR(sum, json["step_us"]["mean"].get<double>(), 0.01);
+}
+
+TEST(Json, UnknownPartsAreNullAndBadTextIsRepaired) {
+  Bill bill = sample::planted_bill();
+  bill.tax.wait_us.reset();
+  bill.ranks[0].wire_us.reset();
+  bill.ranks[0].expert_rows.reset();
+  bill.routing.rank_max_over_mean.reset();
+  bill.machine.cpu = "bad \xff utf-8";
+  bill.step_us.std = std::nan("");
+  const auto json = nlohmann::json::parse(to_json(bill));
+  EXPECT_EQ(json["tax"]["wait_us"], nullptr);
+  EXPECT_EQ(json["ranks"][0]["wire_us"], nullptr);
+  EXPECT_EQ(json["routing"]["rank_max_over_mean"], nullptr);
+  EXPECT_EQ(json["step_us"]["std"], nullptr);
+  const std::string text = to_text(bill);
+  EXPECT_EQ(text.find("nan"), std::string::npos);
+  EXPECT_NE(text.find("  wait             ?"), std::string::npos) << text;
+}
+
+}  // namespace
+}  // namespace moetax

@@ -14,7 +14,6 @@
 #define HWY_TARGET_INCLUDE "route/kernels.cpp"
 #include "hwy/foreach_target.h"
 // foreach_target.h comes first.
-#include "hwy/contrib/math/math-inl.h"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -30,16 +29,16 @@ using Floats = hn::Vec<FloatTag>;
 using Ints = hn::Vec<IntTag>;
 using Mask = hn::Mask<FloatTag>;
 
-constexpr FloatTag f;
+constexpr FloatTag f;  // tags: they pick the vectors an operation works on
 constexpr IntTag i;
-constexpr int kLanes = static_cast<int>(hn::MaxLanes(f));
+constexpr std::int64_t kLanes = hn::MaxLanes(f);
 constexpr float kLowest = -std::numeric_limits<float>::infinity();
 
 // A block's values lie expert by expert: values[e * kLanes + lane].
-HWY_INLINE Floats load(const float* values, int e) {
+HWY_INLINE Floats load(const float* values, std::int64_t e) {
   return hn::Load(f, values + e * kLanes);
 }
-HWY_INLINE void store(Floats x, float* values, int e) {
+HWY_INLINE void store(Floats x, float* values, std::int64_t e) {
   hn::Store(x, f, values + e * kLanes);
 }
 
@@ -59,7 +58,7 @@ HWY_INLINE int load_quads(const float* const* row, int experts, float* values) {
     const auto c = hn::LoadU(q, row[2] + e), d = hn::LoadU(q, row[3] + e);
     const auto ab_low = hn::InterleaveLower(q, a, b), ab_high = hn::InterleaveUpper(q, a, b);
     const auto cd_low = hn::InterleaveLower(q, c, d), cd_high = hn::InterleaveUpper(q, c, d);
-    hn::Store(hn::ConcatLowerLower(q, cd_low, ab_low), q, values + (e + 0) * kLanes);
+    hn::Store(hn::ConcatLowerLower(q, cd_low, ab_low), q, values + e * kLanes);
     hn::Store(hn::ConcatUpperUpper(q, cd_low, ab_low), q, values + (e + 1) * kLanes);
     hn::Store(hn::ConcatLowerLower(q, cd_high, ab_high), q, values + (e + 2) * kLanes);
     hn::Store(hn::ConcatUpperUpper(q, cd_high, ab_high), q, values + (e + 3) * kLanes);
@@ -69,25 +68,48 @@ HWY_INLINE int load_quads(const float* const* row, int experts, float* values) {
 #endif
 
 // Lanes beyond the last token repeat it.
-void load_block(MatrixView<const float> logits, std::int64_t first, int tokens, float* values) {
+void load_block(MatrixView<const float> logits, std::int64_t first, std::int64_t tokens, float* values) {
   const int experts = static_cast<int>(logits.cols);
   const float* row[kLanes];
-  for (int lane = 0; lane < kLanes; ++lane) row[lane] = logits.row(first + std::min(lane, tokens - 1));
-  constexpr int kQuad = std::min(4, kLanes);
-  for (int lane = 0; lane < kLanes; lane += kQuad) {
+  for (std::int64_t lane = 0; lane < kLanes; ++lane) row[lane] = logits.row(first + std::min(lane, tokens - 1));
+  constexpr std::int64_t kQuad = kLanes < 4 ? kLanes : 4;
+  for (std::int64_t lane = 0; lane < kLanes; lane += kQuad) {
     for (int e = load_quads(row + lane, experts, values + lane); e < experts; ++e) {
-      for (int l = lane; l < lane + kQuad; ++l) values[e * kLanes + l] = row[l][e];
+      for (std::int64_t l = lane; l < lane + kQuad; ++l) values[e * kLanes + l] = row[l][e];
     }
   }
 }
 
 bool all_finite(const float* values, int experts) {
-  Floats zeros = hn::Zero(f);  // 0 * x is 0, or NaN where x is not finite
-  for (int e = 0; e < experts; ++e) zeros = hn::MulAdd(load(values, e), hn::Zero(f), zeros);
-  return hn::AllTrue(f, hn::Eq(zeros, zeros));
+  // As integers, the magnitudes of infinities and NaNs begin where those of the finite numbers end.
+  const Ints magnitude = hn::Set(i, 0x7fffffff), infinity = hn::Set(i, 0x7f800000);
+  Ints largest = hn::Zero(i);
+  for (int e = 0; e < experts; ++e) {
+    largest = hn::Max(largest, hn::And(hn::BitCast(i, load(values, e)), magnitude));
+  }
+  return hn::AllTrue(i, hn::Lt(largest, infinity));
 }
 
 // ---- scores --------------------------------------------------------------------------------------------------------
+
+// exp(x) for x <= 0, relative error below 1.5e-7; zero below about -87.7, where the result would not be normal.
+// 2^n e^r with n = round(x / ln 2). Adding kShift rounds: it leaves n + 127, the exponent's bits, lowest in the sum,
+// and -88 gives the exponent 0, the number zero. The polynomial is minimax on [-ln 2 / 2, ln 2 / 2], ln 2 in two parts.
+template <class D>
+HWY_INLINE hn::Vec<D> exp_negative(D d, hn::Vec<D> x) {
+  constexpr float kShift = 12582912.0f + 127.0f;  // 1.5 * 2^23: units are the last place
+  x = hn::Max(x, hn::Set(d, -88.0f));
+  const auto shifted = hn::MulAdd(x, hn::Set(d, 1.44269504f), hn::Set(d, kShift));
+  const auto n = hn::Sub(shifted, hn::Set(d, kShift));
+  const auto power = hn::BitCast(d, hn::ShiftLeft<23>(hn::BitCast(hn::RebindToUnsigned<D>(), shifted)));
+  const auto r = hn::NegMulAdd(n, hn::Set(d, 1.42860677e-6f), hn::NegMulAdd(n, hn::Set(d, 0.693145752f), x));
+  auto p = hn::MulAdd(r, hn::Set(d, 0.00138141739f), hn::Set(d, 0.00836892147f));
+  p = hn::MulAdd(p, r, hn::Set(d, 0.0416684076f));
+  p = hn::MulAdd(p, r, hn::Set(d, 0.166665196f));
+  p = hn::MulAdd(p, r, hn::Set(d, 0.49999994f));
+  p = hn::MulAdd(p, hn::Mul(r, r), r);
+  return hn::MulAdd(p, power, power);
+}
 
 // What turns logits into softmax weights: exp(x - top) / sum.
 struct Softmax {
@@ -102,7 +124,7 @@ Floats sum_exp(const float* values, int experts, Floats top) {
   for (int begin = 0; begin < experts; begin += kRun) {
     Floats run = hn::Zero(f);
     for (int e = begin; e < std::min(begin + kRun, experts); ++e) {
-      run = hn::Add(run, hn::Exp(f, hn::Sub(load(values, e), top)));
+      run = hn::Add(run, exp_negative(f, hn::Sub(load(values, e), top)));
     }
     sum = hn::Add(sum, run);
   }
@@ -120,15 +142,14 @@ HWY_INLINE Floats exp_difference(Floats x, Floats top) {
   const Floats difference = hn::Sub(x, top);
   const Floats minus_top = hn::Sub(difference, x);
   const Floats lost = hn::Sub(hn::Sub(x, hn::Sub(difference, minus_top)), hn::Add(top, minus_top));
-  const Floats e = hn::Exp(f, difference);
-  // Below exp's range the difference may have overflowed and left no number in `lost`.
-  return hn::IfThenElseZero(hn::Gt(difference, hn::Set(f, -104.0f)), hn::MulAdd(e, lost, e));
+  const Floats e = exp_negative(f, difference);
+  // Far below, the difference may have overflowed and left no number in `lost`.
+  return hn::IfThenElseZero(hn::Gt(difference, hn::Set(f, -88.0f)), hn::MulAdd(e, lost, e));
 }
 
 HWY_INLINE Floats sigmoid(Floats x) {
-  // exp(87) is finite and its inverse still a normal number.
-  const Floats e = hn::Exp(f, hn::Min(hn::Neg(x), hn::Set(f, 87.0f)));
-  return hn::Div(hn::Set(f, 1.0f), hn::Add(hn::Set(f, 1.0f), e));
+  const Floats one = hn::Set(f, 1.0f), e = exp_negative(f, hn::Neg(hn::Abs(x)));
+  return hn::Div(hn::IfThenElse(hn::Lt(x, hn::Zero(f)), e, one), hn::Add(one, e));
 }
 
 // Replaces logits by what the choice compares: score + bias.
@@ -137,16 +158,16 @@ void to_choice_values(const RouteJob& job, const Softmax& all, float* values) {
   const Floats inverse_sum = hn::Div(hn::Set(f, 1.0f), all.sum);
   for (int e = 0; e < job.config.experts; ++e) {
     const Floats x = load(values, e);
-    const Floats score = is_softmax ? hn::Mul(hn::Exp(f, hn::Sub(x, all.top)), inverse_sum) : sigmoid(x);
+    const Floats score = is_softmax ? hn::Mul(exp_negative(f, hn::Sub(x, all.top)), inverse_sum) : sigmoid(x);
     store(hn::Add(score, hn::Set(f, job.bias.empty() ? 0.0f : job.bias[e])), values, e);
   }
 }
 
 // ---- groups --------------------------------------------------------------------------------------------------------
 
-Floats score_group(const RouterConfig& config, const float* values, int per_group) {
+Floats score_group(const RouterConfig& config, const float* values, std::int64_t per_group) {
   Floats first = hn::Set(f, kLowest), second = first;
-  for (int e = 0; e < per_group; ++e) {
+  for (std::int64_t e = 0; e < per_group; ++e) {
     const Floats x = load(values, e);
     second = hn::Max(second, hn::Min(first, x));
     first = hn::Max(first, x);
@@ -167,7 +188,7 @@ Floats rank_group(const float* group_score, int groups, int g) {
 
 // Puts the experts outside each token's best groups below all others.
 void close_groups(const RouterConfig& config, float* values) {
-  const int per_group = config.experts / config.groups;
+  const std::int64_t per_group = config.experts / config.groups;
   HWY_ALIGN float group_score[kMaxGroups * kLanes];
   for (int g = 0; g < config.groups; ++g) {
     store(score_group(config, values + g * per_group * kLanes, per_group), group_score, g);
@@ -175,7 +196,7 @@ void close_groups(const RouterConfig& config, float* values) {
   const Floats open_groups = hn::Set(f, static_cast<float>(config.topk_groups));
   for (int g = 0; g < config.groups; ++g) {
     const Mask closed = hn::Ge(rank_group(group_score, config.groups, g), open_groups);
-    for (int e = g * per_group; e < (g + 1) * per_group; ++e) {
+    for (std::int64_t e = g * per_group; e < (g + 1) * per_group; ++e) {
       store(hn::IfThenElse(closed, hn::Set(f, kLowest), load(values, e)), values, e);
     }
   }
@@ -189,6 +210,10 @@ struct Chosen {
   HWY_ALIGN std::int32_t expert[kMaxTopK * kLanes];
 };
 
+// In a few lanes most experts change nothing, and the branch saves their work. In eight or more, one lane nearly always
+// takes the expert, or it is anybody's guess, and mispredicted branches cost more than they save.
+constexpr bool kSkipsWorse = kLanes < 8;
+
 // Keeps the K best so far sorted in registers. A new value goes in behind all that are as large (experts come in
 // order, so the lower one stays first) and pushes the rest down by one; lanes differ only in where.
 template <int K>
@@ -199,7 +224,9 @@ void choose(const float* values, int experts, Chosen& out) {
   for (int e = 0; e < experts; ++e) {
     const Floats x = load(values, e);
     Mask before = hn::Gt(x, best[K - 1]);
-    if (hn::AllFalse(f, before)) continue;
+    if constexpr (kSkipsWorse) {
+      if (hn::AllFalse(f, before)) continue;
+    }
     const Ints expert = hn::Set(i, e);
 #pragma GCC unroll 32
     for (int k = K - 1; k > 0; --k) {
@@ -237,12 +264,12 @@ Floats largest(const float* values, int count) {
   return top;
 }
 
-// Scores of the chosen logits, over exp(top) for a sigmoid of a negative top (and `all` for softmax): a common factor
-// that renormalising cancels, and without which shares of tiny scores would be 0 / 0.
+// exp(x - top), or sigmoid(x) / exp(top), which needs top <= 0. Renormalising cancels the division, and without it the
+// shares of scores too small for fp32 would be 0 / 0.
 HWY_INLINE Floats score_chosen(Score score, Floats x, Floats top) {
   if (score == Score::kSoftmax) return exp_difference(x, top);
   const Floats small = exp_difference(hn::Min(x, hn::Zero(f)), top);
-  return hn::Div(small, hn::Add(hn::Set(f, 1.0f), hn::Exp(f, hn::Neg(hn::Abs(x)))));
+  return hn::Div(small, hn::Add(hn::Set(f, 1.0f), exp_negative(f, hn::Neg(hn::Abs(x)))));
 }
 
 // Turns the logits of the chosen into their weights.
@@ -266,8 +293,8 @@ void weigh(const RouterConfig& config, const Softmax& all, float* chosen) {
 
 // ---- a block -------------------------------------------------------------------------------------------------------
 
-void write_experts(const RouteJob& job, std::int64_t first, int tokens, Chosen& chosen) {
-  for (int lane = 0; lane < tokens; ++lane) {
+void write_experts(const RouteJob& job, std::int64_t first, std::int64_t tokens, Chosen& chosen) {
+  for (std::int64_t lane = 0; lane < tokens; ++lane) {
     const float* logits = job.logits.row(first + lane);
     std::int32_t* expert = job.expert.row(first + lane);
     for (int k = 0; k < job.config.topk; ++k) {
@@ -277,14 +304,14 @@ void write_experts(const RouteJob& job, std::int64_t first, int tokens, Chosen& 
   }
 }
 
-void write_weights(const RouteJob& job, std::int64_t first, int tokens, const Chosen& chosen) {
-  for (int lane = 0; lane < tokens; ++lane) {
+void write_weights(const RouteJob& job, std::int64_t first, std::int64_t tokens, const Chosen& chosen) {
+  for (std::int64_t lane = 0; lane < tokens; ++lane) {
     float* weight = job.weight.row(first + lane);
     for (int k = 0; k < job.config.topk; ++k) weight[k] = chosen.value[k * kLanes + lane];
   }
 }
 
-void route_block(const RouteJob& job, std::int64_t first, int tokens, float* values) {
+void route_block(const RouteJob& job, std::int64_t first, std::int64_t tokens, float* values) {
   const RouterConfig& config = job.config;
   const bool by_logit = compares_logits(config, job.bias);
   Softmax all{hn::Zero(f), hn::Set(f, 1.0f)};
@@ -301,7 +328,7 @@ void route_block(const RouteJob& job, std::int64_t first, int tokens, float* val
 std::int64_t RouteTokens(const RouteJob& job, std::int64_t begin, std::int64_t end) {
   HWY_ALIGN float values[kMaxExperts * kLanes];
   for (std::int64_t first = begin; first < end; first += kLanes) {
-    const int tokens = static_cast<int>(std::min<std::int64_t>(kLanes, end - first));
+    const std::int64_t tokens = std::min(kLanes, end - first);
     load_block(job.logits, first, tokens, values);
     if (!all_finite(values, job.config.experts)) return first;
     route_block(job, first, tokens, values);
@@ -317,13 +344,13 @@ void SoftmaxRow(std::span<const float> logits, float* out) {
   const hn::CappedTag<float, 1> one;
   Floats sums = hn::Zero(f);
   for (std::size_t e = 0; e < whole; e += kLanes) {
-    const Floats score = hn::Exp(f, hn::Sub(hn::LoadU(f, &logits[e]), hn::Set(f, top)));
+    const Floats score = exp_negative(f, hn::Sub(hn::LoadU(f, &logits[e]), hn::Set(f, top)));
     sums = hn::Add(sums, score);
     hn::StoreU(score, f, out + e);
   }
   float sum = hn::GetLane(hn::SumOfLanes(f, sums));
   for (std::size_t e = whole; e < size; ++e) {
-    out[e] = hn::GetLane(hn::Exp(one, hn::Set(one, logits[e] - top)));
+    out[e] = hn::GetLane(exp_negative(one, hn::Set(one, logits[e] - top)));
     sum += out[e];
   }
   for (std::size_t e = 0; e < size; ++e) out[e] /= sum;

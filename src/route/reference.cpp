@@ -54,7 +54,7 @@ double score_group(const RouterConfig& config, Values members) {
 
 // The values with all experts outside the token's best groups closed.
 Values close_groups(const RouterConfig& config, const Values& values) {
-  const int per_group = config.experts / config.groups;
+  const std::ptrdiff_t per_group = config.experts / config.groups;
   Values group_score;
   for (int g = 0; g < config.groups; ++g) {
     const auto first = values.begin() + g * per_group;

@@ -68,7 +68,7 @@ bool choice_is_clear(const Problem& problem, std::int64_t token) {
   const RouterConfig& config = problem.config;
   if (compares_logits(config, problem.bias)) return true;
   const std::vector<double> value = choice_values(problem, token);
-  const int per_group = config.experts / config.groups;
+  const std::ptrdiff_t per_group = config.experts / config.groups;
   std::vector<double> group_score;
   for (int g = 0; g < config.groups; ++g) {
     std::vector<double> members(value.begin() + g * per_group, value.begin() + (g + 1) * per_group);

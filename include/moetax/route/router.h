@@ -44,7 +44,8 @@ Result<void> validate(const RouterConfig& config);
 
 // Routes T tokens. logits [T, E] fp32; bias [E] fp32 or empty; out is resized to [T, K].
 // Where neither a bias nor kTopTwoSum asks for the scores themselves, experts are compared by their logits: softmax and
-// sigmoid keep the order, and logits do not round together. Weights are within 2e-6 of the exact ones, relatively.
+// sigmoid keep the order, and logits do not round together. Weights are within 2e-6 of the exact ones, relatively (or
+// within scale times the smallest normal number).
 // NaN or infinite logits: kBadInput naming the first such token (its index plus first_token) and expert; `out` is then
 // unspecified. kUsage where config, logits and bias disagree; kBadInput for a bias that is not finite.
 // Uses up to `threads` threads; a token's result depends neither on their number nor on the tokens beside it. Allocates

@@ -10,6 +10,18 @@
 // order in fp32 and rounded once: outputs have the same bits for any number of ranks. Collective: every rank makes the
 // same calls in the same order, also with zero tokens. Used from the rank's thread. In the steady state no call
 // allocates.
+//
+// Errors: whatever a call returns as an Error has been told to the other ranks (Communicator::fail), so that a mistake
+// on one rank, say a bad expert id, ends the waits of all and names its rank; the exchange is then only good for
+// destruction. A rank that is late, dead or makes another call than the others is named in kPeerFailed.
+//
+// What the observer hears: a call is a span of Part::kLaunch (checks, counts, layout, flags) around spans of kWait (a
+// peer has not yet made the same call), kWire and kPack. In dispatch, copies into a peer's rows and the idle time until
+// the peers' rows are complete are kWire, copies into this rank's own rows are kPack. Combine reads all K rows of a
+// token in one pass, which is kWire when rows of a peer are among them and kPack otherwise (always, on a single rank).
+// ExchangeRecord's bytes are row bytes, counted where the rows move: logical once per (token, destination rank) for
+// dispatch and its like, once per (token, expert) for combine and its mirror. What steers the rows (counts, copy lists,
+// gate weights) is not in them.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +41,7 @@ struct ExchangeOptions {
   std::int64_t max_tokens = 0;  // of this rank; ranks may differ
   std::int64_t hidden = 0;      // H, the same on all ranks, as are the next three
   int experts = 0;              // E, spread as ExpertPlacement says
-  int topk = 0;                 // K
+  int topk = 0;                 // K <= kMaxTopK
   DType dtype = DType::kBf16;   // of rows on the wire, both ways
   int in_flight = 1;            // handles that may be alive at once, each with its own buffers (2: double buffering)
   int threads = 1;
@@ -45,46 +57,38 @@ struct ExpertBatch {
   std::span<const float> weight;        // [N] gate weight of each row (dispatch_grad only; empty after dispatch)
 };
 
-struct ExchangeBytes {
-  std::int64_t logical = 0;    // row bytes, once per (token, destination rank) for dispatch, per (token, expert) for
-                               // combine; own rank included
-  std::int64_t physical = 0;   // of these, what crossed between ranks
-  std::int64_t internode = 0;  // of these, what crossed between nodes
-};
-
-// Where each (token, k) row lies on which rank, and who sends what. Kept by a forward for its backward.
+// Where each (token, k) row lies on which rank, and who sends what. Kept by a forward for its backward; its memory goes
+// back to the exchange when the last handle or layout that refers to it is gone.
 class DispatchLayout {
  public:
-  DispatchLayout();
-  ~DispatchLayout();
-  DispatchLayout(DispatchLayout&&) noexcept;
-  DispatchLayout& operator=(DispatchLayout&&) noexcept;
+  DispatchLayout() = default;
+  DispatchLayout(DispatchLayout&&) noexcept = default;
+  DispatchLayout& operator=(DispatchLayout&&) noexcept = default;
   std::int64_t tokens() const;                  // T of this rank
   std::int64_t rows() const;                    // N
   std::span<const std::int32_t> count() const;  // rows per local expert
   struct State;
-  State* state() const { return state_.get(); }
 
  private:
   friend class Exchange;
-  std::shared_ptr<State> state_;  // returns to the exchange's pool
+  explicit DispatchLayout(std::shared_ptr<State> state) : state_(std::move(state)) {}
+  std::shared_ptr<State> state_;
 };
 
-// Proof of a dispatch, to be given to exactly one combine: `combine(std::move(handle), ...)`.
+// Proof of a dispatch, to be given to exactly one combine: `combine(std::move(handle), ...)`. A handle that is dropped
+// instead gives its buffers back; like every call, all ranks must do that at the same place.
 class [[nodiscard]] DispatchHandle {
  public:
   DispatchHandle() = default;
-  DispatchHandle(DispatchHandle&&) noexcept;
-  DispatchHandle& operator=(DispatchHandle&&) noexcept;
-  DispatchHandle(const DispatchHandle&) = delete;
-  DispatchHandle& operator=(const DispatchHandle&) = delete;
-  ~DispatchHandle();
+  DispatchHandle(DispatchHandle&&) noexcept = default;
+  DispatchHandle& operator=(DispatchHandle&&) noexcept = default;
   const DispatchLayout& layout() const { return layout_; }
+  struct Buffers;
 
  private:
   friend class Exchange;
   DispatchLayout layout_;
-  int buffer_ = -1;
+  std::shared_ptr<Buffers> buffers_;
 };
 
 struct Dispatched {
@@ -94,15 +98,16 @@ struct Dispatched {
 
 class Exchange {
  public:
-  // Collective. Checks that all ranks agree on hidden, experts, topk and dtype (kPeerFailed with both values), reserves
-  // the windows. `comm` must outlive the exchange.
+  // Collective. Checks that all ranks agree on hidden, experts, topk, dtype and in_flight (kPeerFailed with both
+  // values), reserves the windows. The exchange talks over a communicator of its own, split off `comm`, so that several
+  // exchanges can share one; `comm` must outlive it. Sizes out of range: kUsage.
   static Result<Exchange> create(Communicator& comm, const ExchangeOptions& options);
   ~Exchange();
   Exchange(Exchange&&) noexcept;
   Exchange& operator=(Exchange&&) noexcept;
 
   // tokens [T, H], T = routing.tokens() <= max_tokens. Expert ids outside [0, E) or repeated within a token: kBadInput
-  // naming the token. More handles alive than in_flight: kUsage.
+  // naming the token. Another shape, or more handles alive than in_flight: kUsage.
   Result<Dispatched> dispatch(ConstRows tokens, const RoutingTable& routing);
 
   // out [T, H] = addend (may be empty) + weighted sum; out must not alias addend's rows unless they are the same rows.
@@ -119,7 +124,8 @@ class Exchange {
 
   // Sends the tokens again along a kept layout, without routing: for recomputed activations.
   Result<Dispatched> redispatch(const DispatchLayout& layout, ConstRows tokens);
-  // Gives a handle back without a combine (after redispatch). Collective: later exchanges may reuse its buffers.
+  // Gives a handle back without a combine (after redispatch), which is what dropping it does, with a check that there
+  // was one (kUsage).
   Result<void> release(DispatchHandle handle);
 
   const ExpertPlacement& placement() const;

@@ -1,0 +1,193 @@
+#include "moetax/exchange/exchange.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "exchange/impl.h"
+#include "moetax/base/memory.h"
+#include "moetax/route/router.h"
+
+namespace moetax {
+namespace {
+
+Result<void> validate(const ExchangeOptions& o) {
+  const auto refuse = [](const char* name, std::int64_t value, std::int64_t least, std::int64_t most) {
+    return fail(ErrorCode::kUsage, fmt::format("exchange: {} = {}, possible are {} to {}", name, value, least, most));
+  };
+  const auto outside = [](std::int64_t value, std::int64_t least, std::int64_t most) {
+    return value < least || value > most;
+  };
+  constexpr std::int64_t kMaxTokens = std::int64_t{1} << 24, kMaxHidden = std::int64_t{1} << 20;
+  if (outside(o.max_tokens, 0, kMaxTokens)) return refuse("max_tokens", o.max_tokens, 0, kMaxTokens);
+  if (outside(o.hidden, 1, kMaxHidden)) return refuse("hidden", o.hidden, 1, kMaxHidden);
+  if (outside(o.experts, 1, kMaxExperts)) return refuse("experts", o.experts, 1, kMaxExperts);
+  const int max_topk = std::min(o.experts, kMaxTopK);
+  if (outside(o.topk, 1, max_topk)) return refuse("topk", o.topk, 1, max_topk);
+  if (outside(o.in_flight, 1, 16)) return refuse("in_flight", o.in_flight, 1, 16);
+  if (outside(o.threads, 1, 4096)) return refuse("threads", o.threads, 1, 4096);
+  return {};
+}
+
+// Every error of a call ends the waits of the other ranks, wherever they are.
+template <class T>
+Result<T> tell_others(const Exchange::Impl& x, Result<T> result) {
+  if (!result) {
+    x.comm->fail(result.error());
+    x.parent.fail(result.error());
+  }
+  return result;
+}
+
+template <class Body>
+void each_window(const Exchange::Impl& x, Body body) {
+  body(x.counts);
+  body(x.lists);
+  for (const auto& set : x.buffer_sets) {
+    body(set->rows);
+    body(set->out);
+    body(set->gate);
+  }
+}
+
+}  // namespace
+
+Result<Exchange> Exchange::create(Communicator& comm, const ExchangeOptions& options) {
+  const Deadline deadline = Deadline::in_seconds(options.deadline_s);
+  const auto set_up = [&]() -> Result<Exchange> {
+    MOETAX_TRY(validate(options));
+    MOETAX_ASSIGN(auto own_comm, comm.split(0, deadline));
+    auto impl = std::make_unique<Impl>(comm, std::move(own_comm), options);
+    MOETAX_TRY(impl->make_windows(deadline));
+    return Exchange(std::move(impl));
+  };
+  auto exchange = set_up();
+  if (!exchange) comm.fail(exchange.error());
+  return exchange;
+}
+
+Exchange::Exchange(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Exchange::~Exchange() = default;
+Exchange::Exchange(Exchange&&) noexcept = default;
+Exchange& Exchange::operator=(Exchange&&) noexcept = default;
+
+// ---- The calls ----
+
+Result<Dispatched> Exchange::Impl::dispatch(ConstRows tokens, const RoutingTable& routing) {
+  Call call(options.observer, self, "dispatch", "forward", ++number);
+  if (routing.tokens() > options.max_tokens) {
+    return fail(ErrorCode::kUsage, fmt::format("dispatch: {} tokens, the exchange was made for at most {}",
+                                               routing.tokens(), options.max_tokens));
+  }
+  MOETAX_TRY(check_routing("dispatch", routing.tokens(), routing));
+  MOETAX_TRY(check_rows("dispatch: tokens", routing.tokens(), tokens));
+  MOETAX_ASSIGN(auto buffers, take_buffers("dispatch"));
+  MOETAX_TRY(builder.count_choices(routing, {counts_of(self), static_cast<std::size_t>(options.experts)}));
+  MOETAX_TRY(join_send(call, SendKind::kDispatch, buffers->idx));
+  auto layout = take_layout();
+  builder.build(routing, all_counts, lists_out, *layout);
+  return send(call, std::move(layout), std::move(buffers), {.rows = tokens, .with_copy_lists = true});
+}
+
+Result<Dispatched> Exchange::Impl::send_again(SendKind kind, const DispatchLayout& layout, const Cargo& cargo) {
+  const char* name = name_of(kind);
+  Call call(options.observer, self, name, "backward", ++number);
+  MOETAX_TRY(check_layout(name, layout));
+  if (cargo.weights) MOETAX_TRY(check_routing(name, layout.tokens(), *cargo.weights));
+  MOETAX_TRY(check_rows(kind == SendKind::kRedispatch ? "redispatch: tokens" : "dispatch_grad: gradients",
+                        layout.tokens(), cargo.rows));
+  MOETAX_ASSIGN(auto buffers, take_buffers(name));
+  MOETAX_TRY(join_send(call, kind, buffers->idx));
+  return send(call, layout.state_, std::move(buffers), cargo);
+}
+
+Result<DispatchLayout> Exchange::Impl::combine(DispatchHandle handle, const RoutingTable& routing, ConstRows addend,
+                                               Rows out) {
+  Call call(options.observer, self, "combine", "forward", ++number);
+  MOETAX_TRY(check_layout("combine", handle.layout_));
+  const State& layout = *handle.layout_.state_;
+  MOETAX_TRY(check_routing("combine", layout.tokens, routing));
+  MOETAX_TRY(check_rows("combine: outputs", layout.tokens, out));
+  if (addend.data) MOETAX_TRY(check_rows("combine: addends", layout.tokens, addend));
+  MOETAX_TRY(meet_all(call, Channel::kReady));
+  pull_weighted(call, layout, *handle.buffers_, routing, addend, out);
+  call.finish();
+  return std::move(handle.layout_);
+}
+
+Result<void> Exchange::Impl::combine_grad(DispatchHandle handle, std::span<const float> d_gate,
+                                          MatrixView<float> d_tokens, MatrixView<float> d_weight) {
+  Call call(options.observer, self, "combine_grad", "backward", ++number);
+  MOETAX_TRY(check_layout("combine_grad", handle.layout_));
+  const State& layout = *handle.layout_.state_;
+  if (static_cast<std::int64_t>(d_gate.size()) != layout.rows || d_tokens.rows != layout.tokens ||
+      d_tokens.cols != options.hidden || d_weight.rows != layout.tokens || d_weight.cols != options.topk) {
+    return fail(ErrorCode::kUsage,
+                fmt::format("combine_grad: d_gate [{}], d_tokens [{}, {}], d_weight [{}, {}]; expected [{}], [{}, {}], "
+                            "[{}, {}]",
+                            d_gate.size(), d_tokens.rows, d_tokens.cols, d_weight.rows, d_weight.cols, layout.rows,
+                            layout.tokens, options.hidden, layout.tokens, options.topk));
+  }
+  std::copy(d_gate.begin(), d_gate.end(), reinterpret_cast<float*>(handle.buffers_->gate.local()));
+  MOETAX_TRY(meet_all(call, Channel::kReady));
+  pull_gradients(call, layout, *handle.buffers_, d_tokens, d_weight);
+  call.finish();
+  return {};
+}
+
+Result<Dispatched> Exchange::dispatch(ConstRows tokens, const RoutingTable& routing) {
+  return tell_others(*impl_, impl_->dispatch(tokens, routing));
+}
+
+Result<DispatchLayout> Exchange::combine(DispatchHandle handle, const RoutingTable& routing, ConstRows addend,
+                                         Rows out) {
+  return tell_others(*impl_, impl_->combine(std::move(handle), routing, addend, out));
+}
+
+Result<Dispatched> Exchange::dispatch_grad(const DispatchLayout& layout, const RoutingTable& routing, ConstRows d_out) {
+  return tell_others(*impl_, impl_->send_again(SendKind::kDispatchGrad, layout, {.rows = d_out, .weights = &routing}));
+}
+
+Result<void> Exchange::combine_grad(DispatchHandle handle, std::span<const float> d_gate, MatrixView<float> d_tokens,
+                                    MatrixView<float> d_weight) {
+  return tell_others(*impl_, impl_->combine_grad(std::move(handle), d_gate, d_tokens, d_weight));
+}
+
+Result<Dispatched> Exchange::redispatch(const DispatchLayout& layout, ConstRows tokens) {
+  return tell_others(*impl_, impl_->send_again(SendKind::kRedispatch, layout, {.rows = tokens}));
+}
+
+Result<void> Exchange::release(DispatchHandle handle) {
+  return tell_others(*impl_, impl_->check_layout("release", handle.layout_));
+}
+
+// ---- What there is ----
+
+const ExpertPlacement& Exchange::placement() const {
+  return impl_->placement;
+}
+
+std::size_t Exchange::reserved_bytes() const {
+  std::size_t bytes = 0;
+  each_window(*impl_, [&](const Window& window) { bytes += window.reserved_bytes(); });
+  return bytes;
+}
+
+std::size_t Exchange::touched_bytes() const {
+  std::size_t bytes = 0;
+  each_window(*impl_, [&](const Window& window) { bytes += resident_bytes(window.local(), window.reserved_bytes()); });
+  return bytes;
+}
+
+std::int64_t DispatchLayout::tokens() const {
+  return state_ ? state_->tokens : 0;
+}
+std::int64_t DispatchLayout::rows() const {
+  return state_ ? state_->rows : 0;
+}
+std::span<const std::int32_t> DispatchLayout::count() const {
+  return state_ ? std::span<const std::int32_t>(state_->count) : std::span<const std::int32_t>();
+}
+
+}  // namespace moetax

@@ -1,0 +1,188 @@
+#include "exchange/impl.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "moetax/base/memory.h"
+#include "moetax/transport/collectives.h"
+#include "moetax/wire/format.h"
+
+namespace moetax {
+namespace {
+
+constexpr std::size_t kStreamBytes = std::size_t{4} << 20;
+
+std::string describe(const ExchangeOptions& o) {
+  return fmt::format("H={} E={} K={} {} in_flight={}", o.hidden, o.experts, o.topk, to_string(o.dtype), o.in_flight);
+}
+
+std::string describe(ConstRows rows) {
+  return fmt::format("[{}, {}] {}", rows.rows, rows.cols, to_string(rows.dtype));
+}
+
+}  // namespace
+
+// ---- Set-up ----
+
+Exchange::Impl::Impl(Communicator& parent_comm, std::unique_ptr<Communicator> own_comm, const ExchangeOptions& opts)
+    : parent(parent_comm),
+      comm(std::move(own_comm)),
+      options(opts),
+      placement{opts.experts, comm->size()},
+      self(comm->rank()),
+      row_bytes(exact_format(opts.dtype).row_bytes(opts.hidden)),
+      builder(placement, self),
+      max_tokens(static_cast<std::size_t>(comm->size())) {
+  for (Rank r = 0; r < comm->size(); ++r) other_node.push_back(comm->node_of(r) != comm->node_of(self));
+}
+
+// A token has at most one row per expert of the rank.
+std::int64_t Exchange::Impl::max_rows(Rank rank) const {
+  std::int64_t tokens = 0;
+  for (const std::int64_t of_rank : max_tokens) tokens += of_rank;
+  return tokens * std::min(options.topk, placement.count(rank));
+}
+
+std::int64_t Exchange::Impl::max_copies(Rank from, Rank to) const {
+  return max_tokens[static_cast<std::size_t>(from)] * std::max(0, std::min(options.topk, placement.count(to)) - 1);
+}
+
+// Lists of copies lie one after another by sender, each behind a header line with its size.
+CopyList Exchange::Impl::copy_list(Rank from, Rank to) const {
+  std::byte* at = lists.at(to) + list_offset(from, to);
+  return {reinterpret_cast<std::int64_t*>(at), reinterpret_cast<RowCopy*>(at + sizeof(std::int64_t))};
+}
+
+std::size_t Exchange::Impl::list_offset(Rank from, Rank to) const {
+  std::size_t offset = 0;
+  for (Rank r = 0; r < from; ++r) {
+    const std::size_t bytes = sizeof(std::int64_t) + static_cast<std::size_t>(max_copies(r, to)) * sizeof(RowCopy);
+    offset += (bytes + kLine - 1) / kLine * kLine;
+  }
+  return offset;
+}
+
+Result<void> Exchange::Impl::make_windows(Deadline deadline) {
+  MOETAX_ASSIGN(Collectives collectives, Collectives::create(*comm, deadline));
+  MOETAX_TRY(collectives.agree("the exchange", describe(options), deadline));
+  MOETAX_TRY(collectives.all_gather("exchange sizes", std::as_bytes(std::span(&options.max_tokens, 1)),
+                                    std::as_writable_bytes(std::span(max_tokens)), deadline));
+  const auto rows = static_cast<std::size_t>(max_rows(self));
+  const std::size_t count_bytes =
+      sizeof(Announcement) + static_cast<std::size_t>(options.experts) * sizeof(std::int32_t);
+  MOETAX_ASSIGN(counts, comm->make_window("exchange counts", count_bytes, deadline));
+  MOETAX_ASSIGN(lists, comm->make_window("exchange copy lists", list_offset(comm->size(), self), deadline));
+  for (int idx = 0; idx < options.in_flight; ++idx) {
+    auto set = std::make_shared<Buffers>();
+    set->idx = idx;
+    MOETAX_ASSIGN(set->rows, comm->make_window("exchange rows", rows * row_bytes, deadline));
+    MOETAX_ASSIGN(set->out, comm->make_window("exchange results", rows * row_bytes, deadline));
+    MOETAX_ASSIGN(set->gate, comm->make_window("exchange gate weights", rows * sizeof(float), deadline));
+    buffer_sets.push_back(std::move(set));
+  }
+  for (Rank r = 0; r < comm->size(); ++r) {
+    all_counts.push_back(counts_of(r));
+    lists_out.push_back(copy_list(self, r));
+  }
+  return {};
+}
+
+Store Exchange::Impl::store_for(std::int64_t rows) const {
+  return static_cast<std::size_t>(rows) * row_bytes > kStreamBytes ? Store::kStreaming : Store::kCached;
+}
+
+// ---- Checks ----
+
+Result<void> Exchange::Impl::check_rows(const char* what, std::int64_t tokens, ConstRows rows) const {
+  const ConstRows expected{nullptr, options.dtype, tokens, options.hidden};
+  if (rows.rows == tokens && rows.cols == options.hidden && rows.dtype == options.dtype) return {};
+  return fail(ErrorCode::kUsage, fmt::format("{} are {}, expected {}", what, describe(rows), describe(expected)));
+}
+
+Result<void> Exchange::Impl::check_routing(const char* call, std::int64_t tokens, const RoutingTable& routing) const {
+  if (routing.tokens() == tokens && routing.topk() == options.topk) return {};
+  return fail(ErrorCode::kUsage, fmt::format("{}: the routing table is [{}, {}], expected [{}, {}]", call,
+                                             routing.tokens(), routing.topk(), tokens, options.topk));
+}
+
+Result<void> Exchange::Impl::check_layout(const char* call, const DispatchLayout& layout) const {
+  if (layout.state_ && layout.state_->owner == this) return {};
+  return fail(ErrorCode::kUsage,
+              fmt::format("{}: {}", call,
+                          layout.state_ ? "the layout is of another exchange" : "the handle or layout is empty"));
+}
+
+// ---- Steps between ranks ----
+
+std::shared_ptr<DispatchLayout::State> Exchange::Impl::take_layout() {
+  for (const auto& layout : layouts) {
+    if (layout.use_count() == 1) return layout;
+  }
+  auto layout = std::make_shared<State>();
+  std::int64_t copies = 0;
+  for (Rank r = 0; r < comm->size(); ++r) copies += r == self ? 0 : max_copies(r, self);
+  layout->owner = this;
+  layout->count.resize(static_cast<std::size_t>(placement.count(self)));
+  // Worst cases, left untouched: their pages are taken as they are used.
+  layout->place = std::make_unique_for_overwrite<Place[]>(static_cast<std::size_t>(options.max_tokens * options.topk));
+  layout->copy = std::make_unique_for_overwrite<RowCopy[]>(static_cast<std::size_t>(copies));
+  layouts.push_back(layout);
+  return layout;
+}
+
+Result<std::shared_ptr<DispatchHandle::Buffers>> Exchange::Impl::take_buffers(const char* call) const {
+  for (const auto& set : buffer_sets) {
+    if (set.use_count() == 1) return set;
+  }
+  return fail(ErrorCode::kUsage,
+              fmt::format("{}: {} handle{} alive already, as many as in_flight allows: combine or drop one first", call,
+                          options.in_flight, options.in_flight == 1 ? " is" : "s are"));
+}
+
+void Exchange::Impl::post_all(Channel channel, std::uint64_t value) const {
+  for (const Rank peer : comm->everyone()) {
+    if (peer != self) comm->post(channel, peer, value);
+  }
+}
+
+// The common case of peers in step costs a look at their flags and no clock.
+Result<void> Exchange::Impl::await_all(Call& call, Channel channel, Part idle) const {
+  const auto here = [&](Rank peer) { return peer == self || comm->arrived(channel, peer, call.number()); };
+  if (std::all_of(comm->everyone().begin(), comm->everyone().end(), here)) return {};
+  const Deadline deadline = Deadline::in_seconds(options.deadline_s);
+  const Operation operation{call.name(), call.number()};
+  if (idle == Part::kWire) {
+    Call::Wire wire(call, "wait for rows");
+    MOETAX_TRY(comm->wait(channel, comm->everyone(), call.number(), operation, deadline));
+    return {};
+  }
+  Span span(options.observer, Part::kWait, "wait for peers");
+  MOETAX_ASSIGN(const Wait wait, comm->wait(channel, comm->everyone(), call.number(), operation, deadline));
+  if (wait.end_ns > wait.start_ns) call.waited({wait.last, wait.start_ns, wait.end_ns, wait.off_cpu_ns});
+  return {};
+}
+
+Result<void> Exchange::Impl::meet_all(Call& call, Channel channel) const {
+  post_all(channel, call.number());
+  return await_all(call, channel, Part::kWait);
+}
+
+Result<void> Exchange::Impl::join_send(Call& call, SendKind kind, int buffers_idx) const {
+  announcement(self) = {kind, buffers_idx};
+  MOETAX_TRY(meet_all(call, Channel::kCounts));
+  for (const Rank peer : comm->everyone()) {
+    const Announcement& theirs = announcement(peer);
+    if (theirs.kind == kind && theirs.buffers_idx == buffers_idx) continue;
+    return fail(
+        ErrorCode::kPeerFailed,
+        fmt::format("exchange #{}: rank {} called {} with buffers {}, rank {} called {} with buffers {}; all "
+                    "ranks must make the same calls and drop the same handles in the same order",
+                    call.number(), self, name_of(kind), buffers_idx, peer, name_of(theirs.kind), theirs.buffers_idx),
+        peer);
+  }
+  return {};
+}
+
+}  // namespace moetax

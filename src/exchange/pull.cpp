@@ -1,0 +1,109 @@
+// Combine and its mirror: rows come back from the ranks of the experts and are summed.
+#include <array>
+#include <utility>
+
+#include "exchange/impl.h"
+#include "moetax/base/parallel.h"
+#include "moetax/route/router.h"
+
+namespace moetax {
+namespace {
+
+constexpr std::int64_t kTokenGrain = 16;
+
+// Finds the K rows of one token after another, and knows the next token's too so that they can be prefetched. Counts
+// the rows it finds.
+class RowWalk {
+ public:
+  using TokenRows = std::array<const std::byte*, kMaxTopK>;
+
+  RowWalk(const Exchange::Impl& x, const DispatchLayout::State& layout, const Window& out)
+      : x_(x), layout_(layout), out_(out), topk_(static_cast<std::size_t>(x.options.topk)) {}
+
+  // Calls body(token, terms) for tokens [begin, end) in order.
+  template <class Body>
+  void over(std::int64_t begin, std::int64_t end, Body body) {
+    TokenRows rows, next;
+    locate(begin, rows);
+    for (std::int64_t t = begin; t < end; ++t) {
+      const bool more = t + 1 < end;
+      if (more) locate(t + 1, next);
+      body(t, RowTerms{{rows.data(), topk_}, {next.data(), more ? topk_ : 0}, x_.options.hidden});
+      std::swap(rows, next);
+    }
+  }
+
+  MovedBytes moved() const {
+    const auto bytes = static_cast<std::int64_t>(x_.row_bytes);
+    return {all_ * bytes, from_peers_ * bytes, internode_ * bytes};
+  }
+
+ private:
+  void locate(std::int64_t token, TokenRows& rows) {
+    const Place* place = &layout_.place[token * static_cast<std::int64_t>(topk_)];
+    for (std::size_t k = 0; k < topk_; ++k, ++place) {
+      rows[k] = out_.at(place->rank) + static_cast<std::size_t>(place->row) * x_.row_bytes;
+      from_peers_ += place->rank != x_.self;
+      internode_ += x_.other_node[static_cast<std::size_t>(place->rank)];
+    }
+    all_ += static_cast<std::int64_t>(topk_);
+  }
+
+  const Exchange::Impl& x_;
+  const DispatchLayout::State& layout_;
+  const Window& out_;
+  std::size_t topk_;
+  std::int64_t all_ = 0, from_peers_ = 0, internode_ = 0;
+};
+
+// One pass reads own rows and peers' rows: it is a transfer as soon as there are any of the latter.
+template <class Body>
+void pull(Call& call, const DispatchLayout::State& layout, Body body) {
+  if (layout.peer_rows > 0) {
+    Call::Wire wire(call, "pull rows");
+    body();
+  } else {
+    Span span(call.observer(), Part::kPack, "sum rows");
+    body();
+  }
+}
+
+}  // namespace
+
+void Exchange::Impl::pull_weighted(Call& call, const State& layout, const Buffers& buffers, const RoutingTable& routing,
+                                   ConstRows addend, Rows out) const {
+  const Store store = store_for(layout.tokens);
+  pull(call, layout, [&] {
+    parallel_for(layout.tokens, options.threads, kTokenGrain, [&](std::int64_t begin, std::int64_t end) {
+      RowWalk walk(*this, layout, buffers.out);
+      walk.over(begin, end, [&](std::int64_t t, const RowTerms& terms) {
+        weighted_sum_row(options.dtype, terms, routing.weight().row_span(t), addend.data ? addend.row(t) : nullptr,
+                         out.row(t), store);
+      });
+      if (store == Store::kStreaming) finish_streaming();
+      call.moved(walk.moved());
+    });
+  });
+}
+
+void Exchange::Impl::pull_gradients(Call& call, const State& layout, const Buffers& buffers, MatrixView<float> d_tokens,
+                                    MatrixView<float> d_weight) const {
+  const Store store = store_for(layout.tokens);
+  pull(call, layout, [&] {
+    parallel_for(layout.tokens, options.threads, kTokenGrain, [&](std::int64_t begin, std::int64_t end) {
+      RowWalk walk(*this, layout, buffers.out);
+      walk.over(begin, end, [&](std::int64_t t, const RowTerms& terms) {
+        sum_row(options.dtype, terms, d_tokens.row(t), store);
+        const Place* place = &layout.place[t * options.topk];
+        for (float& d : d_weight.row_span(t)) {
+          d = reinterpret_cast<const float*>(buffers.gate.at(place->rank))[place->row];
+          ++place;
+        }
+      });
+      if (store == Store::kStreaming) finish_streaming();
+      call.moved(walk.moved());
+    });
+  });
+}
+
+}  // namespace moetax

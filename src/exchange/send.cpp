@@ -1,0 +1,124 @@
+// Dispatch and its likes: rows go to the ranks of their experts.
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "exchange/impl.h"
+#include "moetax/base/parallel.h"
+#include "moetax/route/router.h"
+
+namespace moetax {
+namespace {
+
+constexpr std::int64_t kTokenGrain = 16;
+
+}  // namespace
+
+Result<Dispatched> Exchange::Impl::send(Call& call, std::shared_ptr<State> layout, std::shared_ptr<Buffers> buffers,
+                                        const Cargo& cargo) {
+  // Peers come first: they can use the rows while this rank still packs its own.
+  push_rows(call, *layout, *buffers, cargo.rows);
+  if (cargo.weights) push_weights(*layout, *buffers, *cargo.weights);
+  post_all(Channel::kRows, call.number());
+  pack_rows(call, *layout, *buffers, cargo.rows);
+  MOETAX_TRY(await_all(call, Channel::kRows, Part::kWire));
+  if (cargo.with_copy_lists) take_copy_lists(*layout);
+  copy_rows(call, *layout, *buffers);
+  call.finish();
+
+  Dispatched result;
+  result.batch.rows = {buffers->rows.local(), options.dtype, layout->rows, options.hidden};
+  result.batch.out = {buffers->out.local(), options.dtype, layout->rows, options.hidden};
+  result.batch.count = layout->count;
+  if (cargo.weights) {
+    result.batch.weight = {reinterpret_cast<const float*>(buffers->gate.local()),
+                           static_cast<std::size_t>(layout->rows)};
+  }
+  result.handle.layout_ = DispatchLayout(std::move(layout));
+  result.handle.buffers_ = std::move(buffers);
+  return result;
+}
+
+void Exchange::Impl::push_rows(Call& call, const State& layout, const Buffers& buffers, ConstRows rows) const {
+  if (comm->size() == 1) return;
+  Call::Wire wire(call, "push rows");
+  const int topk = options.topk;
+  const Store store = store_for(layout.tokens * topk);
+  parallel_for(layout.tokens, options.threads, kTokenGrain, [&](std::int64_t begin, std::int64_t end) {
+    std::array<std::byte*, kMaxTopK> to;
+    std::int64_t pushed = 0, internode = 0;
+    for (std::int64_t t = begin; t < end; ++t) {
+      std::size_t targets = 0;
+      for (const Place& place : std::span(&layout.place[t * topk], static_cast<std::size_t>(topk))) {
+        if (!place.first || place.rank == self) continue;
+        to[targets++] = buffers.rows.at(place.rank) + static_cast<std::size_t>(place.row) * row_bytes;
+        internode += other_node[static_cast<std::size_t>(place.rank)];
+      }
+      if (targets == 0) continue;
+      copy_row(rows.row(t), row_bytes, {to.data(), targets}, store, t + 1 < end ? rows.row(t + 1) : nullptr);
+      pushed += static_cast<std::int64_t>(targets);
+    }
+    if (store == Store::kStreaming) finish_streaming();
+    const auto bytes = static_cast<std::int64_t>(row_bytes);
+    call.moved({.logical = pushed * bytes, .physical = pushed * bytes, .internode = internode * bytes});
+  });
+}
+
+void Exchange::Impl::push_weights(const State& layout, const Buffers& buffers, const RoutingTable& routing) const {
+  const float* weight = routing.weight().data;
+  for (std::int64_t i = 0; i < layout.tokens * options.topk; ++i) {
+    const Place& place = layout.place[i];
+    reinterpret_cast<float*>(buffers.gate.at(place.rank))[place.row] = weight[i];
+  }
+}
+
+void Exchange::Impl::pack_rows(Call& call, const State& layout, const Buffers& buffers, ConstRows rows) const {
+  Span span(call.observer(), Part::kPack, "pack rows");
+  const int topk = options.topk;
+  const Store store = store_for(layout.tokens * topk);
+  std::byte* own_rows = buffers.rows.local();
+  parallel_for(layout.tokens, options.threads, kTokenGrain, [&](std::int64_t begin, std::int64_t end) {
+    std::array<std::byte*, kMaxTopK> to;
+    std::int64_t packed = 0;
+    for (std::int64_t t = begin; t < end; ++t) {
+      std::size_t targets = 0;
+      for (const Place& place : std::span(&layout.place[t * topk], static_cast<std::size_t>(topk))) {
+        if (place.rank == self) to[targets++] = own_rows + static_cast<std::size_t>(place.row) * row_bytes;
+      }
+      if (targets == 0) continue;
+      copy_row(rows.row(t), row_bytes, {to.data(), targets}, store, t + 1 < end ? rows.row(t + 1) : nullptr);
+      ++packed;
+    }
+    if (store == Store::kStreaming) finish_streaming();
+    call.moved({.logical = packed * static_cast<std::int64_t>(row_bytes)});
+  });
+}
+
+void Exchange::Impl::take_copy_lists(State& layout) const {
+  layout.num_copies = 0;
+  for (Rank from = 0; from < comm->size(); ++from) {
+    if (from == self) continue;
+    const CopyList list = copy_list(from, self);
+    std::copy_n(list.copy, *list.size, &layout.copy[layout.num_copies]);
+    layout.num_copies += *list.size;
+  }
+}
+
+void Exchange::Impl::copy_rows(Call& call, const State& layout, const Buffers& buffers) const {
+  Span span(call.observer(), Part::kPack, "copy rows");
+  const Store store = store_for(layout.rows);
+  std::byte* rows = buffers.rows.local();
+  const auto row = [&](std::int32_t idx) { return rows + static_cast<std::size_t>(idx) * row_bytes; };
+  parallel_for(layout.num_copies, options.threads, kTokenGrain, [&](std::int64_t begin, std::int64_t end) {
+    std::array<std::byte*, kMaxTopK> to;
+    for (std::int64_t i = begin; i < end;) {
+      const std::int32_t from = layout.copy[i].from;
+      std::size_t targets = 0;
+      for (; i < end && layout.copy[i].from == from; ++i) to[targets++] = row(layout.copy[i].to);
+      copy_row(row(from), row_bytes, {to.data(), targets}, store, i < end ? row(layout.copy[i].from) : nullptr);
+    }
+    if (store == Store::kStreaming) finish_streaming();
+  });
+}
+
+}  // namespace moetax

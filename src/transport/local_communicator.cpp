@@ -18,8 +18,10 @@ constexpr std::int64_t kSpinNs = 50'000;
 constexpr std::int64_t kSpinCrowdedNs = 2'000;
 // Looks at the flag between two readings of the clock.
 constexpr int kLooksPerBurst = 32;
-// Two clocks read one after the other may differ by this much without any loss of the CPU.
-constexpr std::int64_t kClockNoiseNs = 1'000;
+// A burst takes about half a microsecond. When this much has passed meanwhile, something else was running here. (The
+// thread's CPU clock would say the same, but reading it can cost more than a microsecond, and it misses what a
+// hypervisor takes.)
+constexpr std::int64_t kGapNs = 20'000;
 
 inline void pause_cpu() {
 #if defined(__x86_64__) || defined(__i386__)
@@ -164,9 +166,9 @@ Result<void> LocalCommunicator::idle(Arrivals& arrivals, Operation operation, De
       if (arrivals.complete()) return {};
       if (error) return Unexpected(std::move(*error));
     } else if (deadline.passed()) {
-      const std::vector<Rank> missing = world_ranks(arrivals, false);
-      if (missing.empty()) return {};
-      return Unexpected(roster_.late(missing, world_ranks(arrivals, true), operation, deadline.seconds()));
+      auto error = late(arrivals, operation, deadline);
+      if (!error) return {};
+      return Unexpected(std::move(*error));
     } else {
       sleep(arrivals, endings, deadline);
     }
@@ -175,23 +177,19 @@ Result<void> LocalCommunicator::idle(Arrivals& arrivals, Operation operation, De
 }
 
 bool LocalCommunicator::spin(Arrivals& arrivals, std::uint32_t endings, Deadline deadline, Wait& outcome) const {
-  const auto burst = [&] {
+  std::int64_t last = now_ns();
+  const std::int64_t until = std::min(last + job_.spin_ns, deadline.at_ns());
+  while (last < until) {
     for (int look = 0; look < kLooksPerBurst; ++look) {
       if (arrivals.complete()) return true;
       pause_cpu();
     }
-    return false;
-  };
-  // The thread's CPU clock costs a system call; a wait that ends in the first burst does not pay it.
-  if (burst()) return true;
-  const std::int64_t start = now_ns();
-  const std::int64_t cpu_start = thread_cpu_ns();
-  const std::int64_t until = std::min(start + job_.spin_ns, deadline.at_ns());
-  bool complete = false;
-  while (!complete && now_ns() < until && roster_.endings() == endings) complete = burst();
-  const std::int64_t off_cpu = (now_ns() - start) - (thread_cpu_ns() - cpu_start);
-  if (off_cpu > kClockNoiseNs) outcome.off_cpu_ns += off_cpu;
-  return complete;
+    const std::int64_t now = now_ns();
+    if (now - last > kGapNs) outcome.off_cpu_ns += now - last;
+    if (roster_.endings() != endings) return false;
+    last = now;
+  }
+  return false;
 }
 
 // Sleeps until the awaited peer posts, a rank ends, or the deadline passes. No wake-up is lost:
@@ -215,16 +213,17 @@ void LocalCommunicator::sleep(const Arrivals& arrivals, std::uint32_t endings, D
   self.sleeping_on.store(0, std::memory_order_relaxed);
 }
 
-// World ranks that are here (this one included) or missing.
-std::vector<Rank> LocalCommunicator::world_ranks(const Arrivals& arrivals, bool here) const {
-  std::vector<Rank> ranks;
+// Nothing if the missing have come after all.
+std::optional<Error> LocalCommunicator::late(const Arrivals& arrivals, Operation operation, Deadline deadline) const {
+  std::vector<Rank> missing;
+  std::vector<Rank> present{world_rank(rank_)};
   for (const Rank peer : arrivals.from()) {
-    if (arrivals.is_here(peer) == here) ranks.push_back(world_rank(peer));
+    if (peer != rank_) (arrivals.is_here(peer) ? present : missing).push_back(world_rank(peer));
   }
-  if (here) ranks.push_back(world_rank(rank_));
-  std::sort(ranks.begin(), ranks.end());
-  ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
-  return ranks;
+  if (missing.empty()) return std::nullopt;
+  std::sort(missing.begin(), missing.end());
+  std::sort(present.begin(), present.end());
+  return roster_.late(missing, present, operation, deadline.seconds());
 }
 
 }  // namespace moetax

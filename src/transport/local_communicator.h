@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -63,7 +64,7 @@ class LocalCommunicator final : public Communicator {
   Result<void> idle(Arrivals& arrivals, Operation operation, Deadline deadline, Wait& outcome) const;
   bool spin(Arrivals& arrivals, std::uint32_t endings, Deadline deadline, Wait& outcome) const;
   void sleep(const Arrivals& arrivals, std::uint32_t endings, Deadline deadline) const;
-  std::vector<Rank> world_ranks(const Arrivals& arrivals, bool here) const;
+  std::optional<Error> late(const Arrivals& arrivals, Operation operation, Deadline deadline) const;
 
   // Set-up calls (local_setup.cpp): rounds in which every rank leaves an Offer and reads the others'.
   Result<void> meet(const Offer& mine, Deadline deadline);

@@ -113,42 +113,37 @@ std::optional<Error> Roster::explain(Rank self, FunctionRef<bool(Rank)> is_missi
       rank = peer;
     }
   }
+  if (worst == Urgency::kNone) return std::nullopt;
+  const RankState& ended = state(rank);
   const std::string where = format_operation(operation);
+  Error error{ErrorCode::kPeerFailed, fmt::format("rank {} ", rank), rank};
   switch (worst) {
-    case Urgency::kNone:
-      return std::nullopt;
     case Urgency::kMissingKilled:
-      return Error{ErrorCode::kPeerFailed,
-                   fmt::format("rank {} was killed by {} before it arrived at {}{}", rank,
-                               signal_name(state(rank).detail), where, last_seen(rank)),
-                   rank};
-    case Urgency::kKilled:
-      return Error{ErrorCode::kPeerFailed,
-                   fmt::format("rank {} was killed by {}{}; rank {} was waiting at {}", rank,
-                               signal_name(state(rank).detail), last_seen(rank), self, where),
-                   rank};
-    case Urgency::kMissingFinished:
-      return Error{ErrorCode::kPeerFailed,
-                   fmt::format("rank {} finished with exit status {} before it arrived at {}{}", rank,
-                               state(rank).detail, where, last_seen(rank)),
-                   rank};
-    case Urgency::kFailed:
-    case Urgency::kFailedThroughAnother:
+      error.message +=
+          fmt::format("was killed by {} before it arrived at {}{}", signal_name(ended.detail), where, last_seen(rank));
       break;
+    case Urgency::kKilled:
+      error.message += fmt::format("was killed by {}{}; rank {} was waiting at {}", signal_name(ended.detail),
+                                   last_seen(rank), self, where);
+      break;
+    case Urgency::kMissingFinished:
+      error.message +=
+          fmt::format("finished with exit status {} before it arrived at {}{}", ended.detail, where, last_seen(rank));
+      break;
+    default:
+      error.message += fmt::format("stopped: {}", ended.message.data());
+      error.rank = ended.culprit;
   }
-  return Error{ErrorCode::kPeerFailed, fmt::format("rank {} stopped: {}", rank, state(rank).message.data()),
-               state(rank).culprit};
+  return error;
 }
 
 Error Roster::late(std::span<const Rank> missing, std::span<const Rank> present, Operation operation,
                    double seconds) const {
-  Error error{
-      ErrorCode::kPeerFailed,
-      fmt::format("{} did not arrive at {} within {:g} s", format_ranks(missing), format_operation(operation), seconds),
-      missing.front()};
-  if (missing.size() == 1) error.message += last_seen(missing.front());
-  if (!present.empty()) error.message += fmt::format("; {} did", format_ranks(present));
-  return error;
+  const std::string last = missing.size() == 1 ? last_seen(missing.front()) : "";
+  return {ErrorCode::kPeerFailed,
+          fmt::format("{} did not arrive at {} within {:g} s{}; {} did", format_ranks(missing),
+                      format_operation(operation), seconds, last, format_ranks(present)),
+          missing.front()};
 }
 
 std::string Roster::last_seen(Rank rank) const {

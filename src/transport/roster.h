@@ -74,7 +74,8 @@ class Roster {
   // has been seen, so that what it posted before its end counts.
   std::optional<Error> explain(Rank self, FunctionRef<bool(Rank)> is_missing, Operation operation) const;
 
-  // "rank 3 did not arrive at dispatch #17 within 2 s (it was last at combine #16); ranks 0-2 did".
+  // "rank 3 did not arrive at dispatch #17 within 2 s (it was last at combine #16); ranks 0-2 did". Both ascending,
+  // neither empty.
   Error late(std::span<const Rank> missing, std::span<const Rank> present, Operation operation, double seconds) const;
 
  private:

@@ -442,7 +442,7 @@ TEST_P(Conformance, AllReduceSumsInRankOrder) {
           if (comm.size() == 1) continue;
           // Its share from everybody, then everybody's share.
           const auto size = static_cast<std::size_t>(comm.size());
-          const auto slack = static_cast<std::int64_t>(3 * 4 * size);  // shares differ by at most one value a chunk
+          const auto slack = static_cast<std::int64_t>(64 * size);  // shares differ by at most one value a chunk
           const auto whole = static_cast<std::int64_t>(count * sizeof(float));
           REQUIRE(std::abs(record.logical_bytes - 2 * whole) <= slack);
           REQUIRE(std::abs(record.physical_bytes - 2 * whole * (comm.size() - 1) / comm.size()) <= 2 * slack);

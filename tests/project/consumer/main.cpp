@@ -1,19 +1,22 @@
-// A program outside the project. It touches rooms that pull in every library moetax stands on.
-#include <moetax/base/memory.h>
-#include <moetax/base/parallel.h>
-#include <moetax/route/routing_table.h>
+// A program outside the project. It calls rooms that pull in every library moetax stands on.
+#include <moetax/expert/feed_forward.h>
+#include <moetax/machine/host.h>
+#include <moetax/model/shape.h>
+#include <moetax/route/router.h>
 #include <moetax/version.h>
 
 #include <cstdio>
+#include <vector>
 
 int main() {
-  const auto buffer = moetax::PageBuffer::reserve(1 << 20);
-  if (!buffer) return 1;
-  moetax::parallel_for(1 << 20, 2, 4096, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) buffer->data()[i] = std::byte{1};
-  });
-  const moetax::ExpertPlacement placement{64, 8};
-  std::printf("moetax %s: %d experts on %d ranks, %d each\n", MOETAX_VERSION_STRING, placement.experts, placement.ranks,
-              placement.count(0));
+  const auto shape = moetax::preset("deepseek-v2-lite");
+  if (!shape) return 1;
+  const std::vector<float> logits(static_cast<std::size_t>(shape->router.experts), 0.5f);
+  moetax::RoutingTable table;
+  const auto routed = moetax::route(shape->router, {logits.data(), 1, shape->router.experts}, {}, 1, table);
+  if (!routed) return 1;
+  std::printf("moetax %s: token 0 goes to expert %d and %d more\n", MOETAX_VERSION_STRING, table.expert()(0, 0),
+              table.topk() - 1);
+  std::printf("%s, %s\n", moetax::probe_host().kernel.c_str(), moetax::gemm_description().c_str());
   return 0;
 }

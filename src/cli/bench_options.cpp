@@ -1,0 +1,217 @@
+#include "cli/bench_options.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cmath>
+#include <cstdio>
+#include <numeric>
+
+namespace moetax::cli {
+namespace {
+
+// The options as typed, before they are checked against each other.
+struct Typed {
+  std::string preset, config;
+  std::optional<std::int64_t> hidden, inter;
+  std::optional<int> experts, topk, shared, groups, topk_groups;
+  std::optional<std::string> score;
+  std::optional<bool> renormalize;
+  std::optional<float> route_scale;
+  std::vector<std::int64_t> tokens{2048};
+  std::string dtype = "bf16";
+  bool recompute = false;
+  std::optional<int> threads;
+  std::vector<std::string> delays;
+};
+
+void declare_model(CLI::App& app, Typed& typed) {
+  app.add_option("--preset", typed.preset, fmt::format("a published model: {}", fmt::join(preset_names(), ", ")))
+      ->group("Model");
+  app.add_option("--config", typed.config, "a Hugging Face config.json (or DeepSeek's native one)")->group("Model");
+  app.add_option("--hidden", typed.hidden, "H, width of a token")->group("Model");
+  app.add_option("--inter", typed.inter, "I, inner width of a routed expert")->group("Model");
+  app.add_option("--experts", typed.experts, "E, routed experts")->group("Model");
+  app.add_option("--topk", typed.topk, "K, experts per token")->group("Model");
+  app.add_option("--shared", typed.shared, "shared experts, each as wide as a routed one")->group("Model");
+  app.add_option("--score", typed.score, "softmax or sigmoid")
+      ->check(CLI::IsMember({"softmax", "sigmoid"}))
+      ->group("Model");
+  app.add_option("--renormalize", typed.renormalize, "divide the chosen weights by their sum (true or false)")
+      ->group("Model");
+  app.add_option("--route-scale", typed.route_scale, "factor on the weights")->group("Model");
+  app.add_option("--groups", typed.groups, "groups of experts for group-limited routing")->group("Model");
+  app.add_option("--topk-groups", typed.topk_groups, "groups a token may use")->group("Model");
+}
+
+void declare_run(CLI::App& app, BenchOptions& options, Typed& typed) {
+  app.add_option("--ranks", options.ranks, "expert-parallel ranks, one process each")->capture_default_str();
+  app.add_option("--ep-size", options.ep_size, "ranks per replica of the experts (default: all ranks, one replica)");
+  app.add_option("--tokens", typed.tokens, "tokens per rank: one number, or one per rank (--tokens 512,64)")
+      ->delimiter(',')
+      ->capture_default_str();
+  app.add_option("--dtype", typed.dtype, "bf16 or fp32")->check(CLI::IsMember({"bf16", "fp32"}))->capture_default_str();
+  app.add_flag("--backward", options.backward, "run the backward pass too");
+  app.add_flag("--recompute", typed.recompute, "recompute activations in the backward instead of keeping them");
+  app.add_option("--layers", options.layers, "layers in a chain, each with its own weights")->capture_default_str();
+  app.add_option("--steps", options.steps, "measured steps")->capture_default_str();
+  app.add_option("--warmup", options.warmup, "steps before measuring")->capture_default_str();
+  app.add_option("--seed", options.seed, "of tokens, weights and sampled routes")->capture_default_str();
+  app.add_option("--threads", typed.threads, "threads per rank (default: cores / ranks, at least 1)");
+  app.add_option("--routing", options.routing,
+                 "router, uniform, zipf:S, counts:FILE[:LAYER] (expert loads) or tokens:FILE (a recorded route)")
+      ->capture_default_str();
+  app.add_option("--record-routing", options.record_routing_path, "write the route of every token, to replay");
+  app.add_option("--delay", typed.delays, "RANK:MS makes a rank sleep in every step; may be repeated");
+  app.add_option("--deadline", options.deadline_s, "seconds until a silent rank is given up")->capture_default_str();
+}
+
+void declare_output(CLI::App& app, BenchOptions& options) {
+  app.add_option("--json", options.json_path, "write the bill as JSON (- for standard output)")->group("Output");
+  app.add_option("--trace", options.trace_path, "write a Perfetto trace, one track per rank")->group("Output");
+  app.add_option("--fail-on", options.fail_on, "exit 1 when crossed, for example tax>25%")->group("Output");
+}
+
+Result<ModelShape> base_model(const Typed& typed) {
+  if (!typed.preset.empty() && !typed.config.empty()) {
+    return fail(ErrorCode::kUsage, "give --preset or --config, not both");
+  }
+  if (!typed.preset.empty()) return preset(typed.preset);
+  if (!typed.config.empty()) return read_model_config(typed.config);
+  if (typed.hidden && typed.inter && typed.experts && typed.topk) return ModelShape{};
+  return fail(ErrorCode::kUsage,
+              "which model? give --preset NAME, --config FILE, or all of --hidden --inter --experts --topk");
+}
+
+// What was typed beside a preset or a config changes that model.
+Result<ModelShape> resolve_model(const Typed& typed) {
+  MOETAX_ASSIGN(ModelShape model, base_model(typed));
+  RouterConfig& router = model.router;
+  if (typed.hidden) model.hidden = *typed.hidden;
+  if (typed.inter) model.inter = *typed.inter;
+  if (typed.experts) router.experts = *typed.experts;
+  if (typed.topk) router.topk = *typed.topk;
+  if (typed.shared) model.shared_inter = *typed.shared * model.inter;
+  if (typed.score) router.score = *typed.score == "sigmoid" ? Score::kSigmoid : Score::kSoftmax;
+  if (typed.renormalize) router.renormalize = *typed.renormalize;
+  if (typed.route_scale) router.scale = *typed.route_scale;
+  if (typed.groups) router.groups = *typed.groups;
+  if (typed.topk_groups) router.topk_groups = *typed.topk_groups;
+  if (model.hidden < 1 || model.inter < 1 || model.shared_inter < 0) {
+    return fail(ErrorCode::kUsage, fmt::format("--hidden {}, --inter {} and the shared width {} must be positive",
+                                               model.hidden, model.inter, model.shared_inter));
+  }
+  constexpr std::int64_t kMaxWidth = 1 << 20;
+  if (model.hidden > kMaxWidth || model.inter > kMaxWidth || model.shared_inter > kMaxWidth) {
+    return fail(ErrorCode::kUsage, fmt::format("widths beyond {} are not a model: --hidden {} --inter {} shared {}",
+                                               kMaxWidth, model.hidden, model.inter, model.shared_inter));
+  }
+  MOETAX_TRY(validate(router));
+  return model;
+}
+
+Result<std::vector<std::int64_t>> resolve_tokens(const std::vector<std::int64_t>& typed, int ranks) {
+  constexpr std::int64_t kMaxTokens = 1 << 24;
+  for (const std::int64_t tokens : typed) {
+    if (tokens < 0 || tokens > kMaxTokens) {
+      return fail(ErrorCode::kUsage, fmt::format("--tokens {}: expected 0 to {}", tokens, kMaxTokens));
+    }
+  }
+  if (typed.size() == 1) return std::vector<std::int64_t>(static_cast<std::size_t>(ranks), typed[0]);
+  if (static_cast<int>(typed.size()) == ranks) return typed;
+  return fail(ErrorCode::kUsage, fmt::format("--tokens gives {} numbers for {} ranks: expected one, or one per rank",
+                                             typed.size(), ranks));
+}
+
+Result<std::vector<double>> resolve_delays(const std::vector<std::string>& typed, int ranks) {
+  std::vector<double> delay_ms(static_cast<std::size_t>(ranks), 0.0);
+  for (const std::string& text : typed) {
+    int rank = -1, used = 0;
+    double ms = -1;
+    const bool read = std::sscanf(text.c_str(), "%d:%lf%n", &rank, &ms, &used) == 2 &&
+                      used == static_cast<int>(text.size()) && ms >= 0 && ms <= 600e3;
+    if (!read) {
+      return fail(ErrorCode::kUsage, fmt::format("--delay {}: expected RANK:MS, for example 1:5", text));
+    }
+    if (rank < 0 || rank >= ranks) {
+      return fail(ErrorCode::kUsage, fmt::format("--delay {}: there is no rank {} of {}", text, rank, ranks));
+    }
+    delay_ms[static_cast<std::size_t>(rank)] = ms;
+  }
+  return delay_ms;
+}
+
+Result<void> check_counts(const BenchOptions& options) {
+  constexpr int kMaxRanks = 256;
+  const auto in_range = [](const char* name, std::int64_t value, std::int64_t low, std::int64_t high) -> Result<void> {
+    if (value >= low && value <= high) return {};
+    return fail(ErrorCode::kUsage, fmt::format("{} {}: expected {} to {}", name, value, low, high));
+  };
+  MOETAX_TRY(in_range("--ranks", options.ranks, 1, kMaxRanks));
+  MOETAX_TRY(in_range("--ep-size", options.ep_size, 0, options.ranks));
+  MOETAX_TRY(in_range("--layers", options.layers, 1, 1024));
+  MOETAX_TRY(in_range("--steps", options.steps, 1, 1000000));
+  MOETAX_TRY(in_range("--warmup", options.warmup, 0, 1000000));
+  MOETAX_TRY(in_range("--threads", options.threads, 1, 1024));
+  if (options.ep_size > 0 && options.ranks % options.ep_size != 0) {
+    return fail(ErrorCode::kUsage,
+                fmt::format("--ep-size {} does not divide --ranks {}", options.ep_size, options.ranks));
+  }
+  if (!(options.deadline_s > 0 && options.deadline_s <= 86400)) {
+    return fail(ErrorCode::kUsage, fmt::format("--deadline {}: expected more than 0 seconds", options.deadline_s));
+  }
+  if (!options.record_routing_path.empty() && options.layers > 1) {
+    return fail(ErrorCode::kUsage, "--record-routing records one layer: use it with --layers 1");
+  }
+  return {};
+}
+
+}  // namespace
+
+std::int64_t BenchOptions::first_token(Rank rank) const {
+  return std::accumulate(tokens.begin(), tokens.begin() + rank, std::int64_t{0});
+}
+
+std::int64_t BenchOptions::total_tokens() const {
+  return first_token(ranks);
+}
+
+LayerConfig BenchOptions::layer_config() const {
+  return {.hidden = model.hidden,
+          .inter = model.inter,
+          .shared_inter = model.shared_inter,
+          .router = model.router,
+          .router_bias = model.router_bias,
+          .activation = model.activation,
+          .clamp_limit = model.clamp_limit,
+          .expert_bias = model.expert_bias,
+          .dtype = dtype};
+}
+
+Result<std::optional<BenchOptions>> parse_bench_options(int argc, char** argv, int cores) {
+  BenchOptions options;
+  Typed typed;
+  CLI::App app("Runs a Mixture-of-Experts layer under expert parallelism on this machine and prints its bill.",
+               "moetax bench");
+  declare_model(app, typed);
+  declare_run(app, options, typed);
+  declare_output(app, options);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp& help) {
+    std::fputs(app.help().c_str(), stdout);
+    return std::optional<BenchOptions>();
+  } catch (const CLI::ParseError& error) {
+    return fail(ErrorCode::kUsage, fmt::format("bench: {} (moetax bench --help lists the options)", error.what()));
+  }
+  MOETAX_ASSIGN(options.model, resolve_model(typed));
+  options.threads = typed.threads.value_or(std::max(1, cores / std::max(1, options.ranks)));
+  MOETAX_TRY(check_counts(options));
+  MOETAX_ASSIGN(options.tokens, resolve_tokens(typed.tokens, options.ranks));
+  MOETAX_ASSIGN(options.delay_ms, resolve_delays(typed.delays, options.ranks));
+  options.dtype = typed.dtype == "fp32" ? DType::kFp32 : DType::kBf16;
+  options.activations = typed.recompute ? Activations::kRecompute : Activations::kKeep;
+  return std::optional(std::move(options));
+}
+
+}  // namespace moetax::cli

@@ -1,0 +1,111 @@
+// moetax bench: the layer runs here, one process a rank, and prints its bill.
+#include <fmt/format.h>
+
+#include <cstdio>
+
+#include "build_info.h"
+#include "cli/bench_memory.h"
+#include "cli/bench_options.h"
+#include "cli/bench_rank.h"
+#include "cli/cli.h"
+#include "cli/rank_errors.h"
+#include "cli/routing_source.h"
+#include "moetax/expert/feed_forward.h"
+#include "moetax/machine/host.h"
+#include "moetax/report/bill.h"
+#include "moetax/report/threshold.h"
+#include "moetax/transport/local.h"
+#include "moetax/version.h"
+
+namespace moetax::cli {
+namespace {
+
+Bill describe_run(const BenchOptions& options, const HostInfo& host) {
+  Bill bill;
+  bill.tool_version = MOETAX_VERSION_STRING;
+  bill.machine = host;
+  bill.mpi = kBuildMpi;
+  BillConfig& config = bill.config;
+  config.model = options.model.name;
+  config.ranks = options.ranks;
+  config.tokens_per_rank = options.tokens;
+  config.hidden = options.model.hidden;
+  config.inter = options.model.inter;
+  config.shared = options.model.shared_inter;
+  config.experts = options.model.router.experts;
+  config.topk = options.model.router.topk;
+  const int ep_size = options.ep_size > 0 ? options.ep_size : options.ranks;
+  const ExpertPlacement placement{config.experts, ep_size};
+  for (Rank rank = 0; rank < options.ranks; ++rank) config.experts_per_rank.push_back(placement.count(rank % ep_size));
+  config.dtype = to_string(options.dtype);
+  config.wire_dispatch = config.wire_combine = config.dtype;
+  config.transport = "local";
+  config.routing = options.routing;
+  config.backward = options.backward;
+  config.layers = options.layers;
+  config.threads = options.threads;
+  config.steps = options.steps;
+  config.warmup = options.warmup;
+  config.seed = options.seed;
+  return bill;
+}
+
+// Rank 0's last act: the bill for people, the files for machines, the threshold.
+Result<int> deliver(const BenchOptions& options, BenchOutcome& outcome) {
+  Bill& bill = outcome.bill;
+  bill.pinning = outcome.ledgers[0].pinning;
+  bill.gemm = gemm_description();
+  fill_bill(outcome.ledgers, bill);
+  explain(bill);
+  if (options.json_path != "-") MOETAX_TRY(write_text("-", to_text(bill)));
+  if (!options.json_path.empty()) MOETAX_TRY(write_text(options.json_path, to_json(bill)));
+  if (!options.trace_path.empty()) MOETAX_TRY(write_text(options.trace_path, to_chrome_trace(outcome.ledgers)));
+  if (options.fail_on.empty()) return 0;
+  MOETAX_ASSIGN(const Threshold threshold, parse_threshold(options.fail_on));
+  const ThresholdCheck check = check_threshold(threshold, bill);
+  if (!check.crossed) return 0;
+  std::fprintf(stderr, "moetax: %s\n", check.text.c_str());
+  return kThresholdCrossed;
+}
+
+int rank_body(const BenchOptions& options, const RoutingSource& routes, const Bill& bill, const RankErrors& errors,
+              Communicator& world) {
+  auto outcome = run_bench_rank(options, routes, bill, world);
+  if (!outcome) {
+    errors.send(outcome.error());
+    return exit_code(outcome.error().code);
+  }
+  if (!*outcome) return 0;
+  const Result<int> delivered = deliver(options, **outcome);
+  if (delivered) return *delivered;
+  errors.send(delivered.error());
+  return exit_code(delivered.error().code);
+}
+
+Result<int> run(int argc, char** argv) {
+  const HostInfo host = probe_host();
+  MOETAX_ASSIGN(const auto parsed, parse_bench_options(argc, argv, host.cores));
+  if (!parsed) return 0;
+  const BenchOptions& options = *parsed;
+  if (!options.fail_on.empty()) MOETAX_TRY(parse_threshold(options.fail_on));
+  const RouterConfig& router = options.model.router;
+  MOETAX_ASSIGN(const RoutingSource routes,
+                RoutingSource::open(options.routing, router.experts, router.topk, options.seed));
+  MOETAX_TRY(check_memory(options, static_cast<double>(host.available_bytes)));
+  MOETAX_ASSIGN(const RankErrors errors, RankErrors::open());
+  const Bill bill = describe_run(options, host);
+  MOETAX_ASSIGN(const auto outcomes, run_processes({.ranks = options.ranks}, [&](Communicator& world) {
+                  return rank_body(options, routes, bill, errors, world);
+                }));
+  if (const auto cause = errors.cause(outcomes)) return report_error(*cause);
+  return outcomes[0].exit_status;
+}
+
+}  // namespace
+
+int cmd_bench(int argc, char** argv) {
+  const Result<int> status = run(argc, argv);
+  return status ? *status : report_error(status.error());
+}
+
+}  // namespace moetax::cli

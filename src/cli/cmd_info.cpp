@@ -1,0 +1,52 @@
+// moetax info: what this machine and this build can do, and why not.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <cstring>
+
+#include "build_info.h"
+#include "cli/cli.h"
+#include "moetax/expert/feed_forward.h"
+#include "moetax/machine/host.h"
+#include "moetax/model/shape.h"
+#include "moetax/route/router.h"
+#include "moetax/version.h"
+
+namespace moetax::cli {
+namespace {
+
+void line(const char* what, const std::string& text) {
+  fmt::print("{:<14}{}\n", what, text);
+}
+
+std::string bytes(std::size_t count) {
+  if (count == 0) return "unknown";
+  const double mib = static_cast<double>(count) / (1 << 20);
+  return mib >= 1024 ? fmt::format("{:.1f} GiB", mib / 1024) : fmt::format("{:.1f} MiB", mib);
+}
+
+}  // namespace
+
+int cmd_info(int argc, char** argv) {
+  if (argc > 1) {
+    const bool help = std::strcmp(argv[1], "--help") == 0 || std::strcmp(argv[1], "-h") == 0;
+    std::fputs("usage: moetax info\nWhat this machine and this build can do, and why not.\n", help ? stdout : stderr);
+    return help ? 0 : exit_code(ErrorCode::kUsage);
+  }
+  const HostInfo host = probe_host();
+  line("moetax", fmt::format("{} ({}, {})", MOETAX_VERSION_STRING, kBuildCompiler, kBuildType));
+  line("processor", fmt::format("{}, {}", host.cpu, host.isa));
+  line("cores", fmt::format("{} usable, {} NUMA node{}", host.cores, host.numa_nodes, host.numa_nodes == 1 ? "" : "s"));
+  line("caches", fmt::format("L2 {} per core, L3 {}", bytes(host.l2_bytes), bytes(host.l3_bytes)));
+  line("memory", fmt::format("{}, {} available", bytes(host.memory_bytes), bytes(host.available_bytes)));
+  line("pages", host.huge_pages);
+  line("kernel", host.kernel);
+  line("products", gemm_description());
+  line("router", fmt::format("kernels for {}", route_isa()));
+  line("transports", "local: ranks as processes over shared memory (bench), or as threads (library)");
+  line("MPI", kBuildMpi);
+  line("presets", fmt::format("{}", fmt::join(preset_names(), ", ")));
+  return 0;
+}
+
+}  // namespace moetax::cli

@@ -1,0 +1,45 @@
+#include <cstdio>
+#include <cstring>
+
+#include "cli/cli.h"
+#include "moetax/version.h"
+
+namespace {
+
+struct Verb {
+  const char* name;
+  const char* what;
+  int (*run)(int argc, char** argv);
+};
+
+constexpr Verb kVerbs[] = {
+    {"bench", "run a Mixture-of-Experts layer under expert parallelism here and print its bill",
+     moetax::cli::cmd_bench},
+    {"info", "what this machine and this build can do, and why not", moetax::cli::cmd_info},
+};
+
+int usage(std::FILE* to) {
+  std::fprintf(to, "moetax measures, explains and cuts the synchronisation tax of Mixture-of-Experts models.\n\n");
+  std::fprintf(to, "usage: moetax <verb> [options]      moetax <verb> --help\n\n");
+  for (const Verb& verb : kVerbs) std::fprintf(to, "  %-8s %s\n", verb.name, verb.what);
+  return to == stdout ? 0 : 2;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc < 2) return usage(stderr);
+  const char* name = argv[1];
+  if (std::strcmp(name, "--help") == 0 || std::strcmp(name, "-h") == 0 || std::strcmp(name, "help") == 0) {
+    return usage(stdout);
+  }
+  if (std::strcmp(name, "--version") == 0) {
+    std::printf("moetax %s\n", MOETAX_VERSION_STRING);
+    return 0;
+  }
+  for (const Verb& verb : kVerbs) {
+    if (std::strcmp(name, verb.name) == 0) return verb.run(argc - 1, argv + 1);
+  }
+  std::fprintf(stderr, "moetax: there is no verb '%s'\n\n", name);
+  return usage(stderr);
+}

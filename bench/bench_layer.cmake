@@ -1,0 +1,2 @@
+add_executable(bench_layer bench_layer.cpp)
+target_link_libraries(bench_layer PRIVATE moetax moetax_options)

@@ -1,0 +1,136 @@
+// Bad input: one line on standard error that names the place and what to do, and the right exit code.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "cli/command.h"
+
+namespace moetax::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+void expect_refused(const std::vector<std::string>& arguments, int exit_code, const std::vector<std::string>& words) {
+  std::vector<std::string> all = {"bench"};
+  all.insert(all.end(), arguments.begin(), arguments.end());
+  const CommandResult result = run_command(all);
+  EXPECT_EQ(result.exit_code, exit_code) << result.err;
+  EXPECT_EQ(result.out, "");
+  EXPECT_EQ(lines_of(result.err).size(), 1u) << result.err;
+  for (const std::string& word : words) EXPECT_THAT(result.err, HasSubstr(word));
+}
+
+std::vector<std::string> tiny(std::vector<std::string> more) {
+  std::vector<std::string> all = {"--hidden", "32",       "--inter", "16",      "--experts", "8",        "--topk",
+                                  "2",        "--tokens", "8",       "--steps", "1",         "--warmup", "0"};
+  all.insert(all.end(), more.begin(), more.end());
+  return all;
+}
+
+TEST(BenchErrors, NoModel) {
+  expect_refused({}, 2, {"--preset", "--config", "--hidden"});
+}
+TEST(BenchErrors, TwoModels) {
+  expect_refused({"--preset", "olmoe-1b-7b", "--config", "x.json"}, 2, {"--preset", "--config"});
+}
+TEST(BenchErrors, UnknownPresetNamesTheNearest) {
+  expect_refused({"--preset", "deepseek-v2-light"}, 2, {"deepseek-v2-light", "deepseek-v2-lite"});
+}
+TEST(BenchErrors, UnknownOption) {
+  expect_refused(tiny({"--rank", "2"}), 2, {"--rank"});
+}
+TEST(BenchErrors, NotANumber) {
+  expect_refused(tiny({"--ranks", "two"}), 2, {"two"});
+}
+
+TEST(BenchErrors, FewerExpertsThanTopK) {
+  expect_refused(tiny({"--topk", "9"}), 2, {"8", "9"});
+}
+TEST(BenchErrors, GroupsThatDoNotDivide) {
+  expect_refused(tiny({"--groups", "3"}), 2, {"3", "8"});
+}
+TEST(BenchErrors, ZeroAndNegativeSizes) {
+  expect_refused(tiny({"--hidden", "0"}), 2, {"--hidden 0"});
+  expect_refused(tiny({"--inter", "-4"}), 2, {"--inter -4"});
+  expect_refused(tiny({"--ranks", "0"}), 2, {"--ranks 0"});
+  expect_refused(tiny({"--steps", "0"}), 2, {"--steps 0"});
+  expect_refused(tiny({"--tokens", "-1"}), 2, {"--tokens -1"});
+  expect_refused(tiny({"--experts", "0"}), 2, {"experts"});
+}
+TEST(BenchErrors, SizesBeyondAnyModel) {
+  expect_refused(tiny({"--hidden", "99999999999"}), 2, {"99999999999"});
+}
+
+TEST(BenchErrors, TokensPerRankMustMatchTheRanks) {
+  expect_refused(tiny({"--ranks", "2", "--tokens", "1,2,3"}), 2, {"3 numbers", "2 ranks"});
+}
+TEST(BenchErrors, Delays) {
+  expect_refused(tiny({"--delay", "5"}), 2, {"--delay 5", "RANK:MS"});
+  expect_refused(tiny({"--delay", "2:5"}), 2, {"no rank 2 of 2"});
+  expect_refused(tiny({"--delay", "1:nan"}), 2, {"1:nan"});
+}
+TEST(BenchErrors, Thresholds) {
+  expect_refused(tiny({"--fail-on", "taxes>5%"}), 2, {"taxes>5%"});
+}
+TEST(BenchErrors, Deadline) {
+  expect_refused(tiny({"--deadline", "0"}), 2, {"--deadline"});
+}
+TEST(BenchErrors, ReplicaSize) {
+  expect_refused(tiny({"--ranks", "3", "--ep-size", "2"}), 2, {"--ep-size 2", "3"});
+}
+
+TEST(BenchErrors, BeyondMemoryNamesWhatWouldFit) {
+  expect_refused({"--preset", "deepseek-v3", "--layers", "61", "--ranks", "2"}, 4, {"needs", "available", "--experts"});
+}
+
+TEST(BenchErrors, UnreadableConfig) {
+  expect_refused({"--config", "/nonexistent/config.json"}, 3, {"/nonexistent"});
+}
+TEST(BenchErrors, ConfigThatIsNotJson) {
+  expect_refused({"--config", write_file("broken.json", "{\"hidden_size\": ")}, 3, {"broken.json"});
+}
+TEST(BenchErrors, ConfigOfAnotherKind) {
+  expect_refused({"--config", write_file("other.json", R"({"name": "package", "version": 3})")}, 3, {"other.json"});
+}
+
+TEST(BenchErrors, UnknownRouting) {
+  expect_refused(tiny({"--routing", "zip:2"}), 2, {"zip:2", "zipf:S"});
+}
+TEST(BenchErrors, ZipfWithoutExponent) {
+  expect_refused(tiny({"--routing", "zipf:x"}), 2, {"zipf:x"});
+}
+TEST(BenchErrors, CountsOfAnotherModel) {
+  const std::string path = write_file("counts.csv", "layer_id,expert_id,count\n1,0,5\n1,63,7\n");
+  expect_refused(tiny({"--routing", "counts:" + path}), 3, {"counts.csv:3", "63", "8"});
+}
+TEST(BenchErrors, CountsWithoutTheLayer) {
+  const std::string path = write_file("layers.csv", "layer_id,expert_id,count\n1,0,5\n1,7,7\n2,0,1\n2,7,3\n");
+  expect_refused(tiny({"--routing", "counts:" + path + ":9"}), 3, {"layers.csv", "9", "1", "2"});
+}
+TEST(BenchErrors, CountsThatCannotBeRead) {
+  expect_refused(tiny({"--routing", "counts:/nonexistent.csv"}), 3, {"/nonexistent.csv"});
+}
+TEST(BenchErrors, OutputThatCannotBeWritten) {
+  const CommandResult result = run_command([] {
+    std::vector<std::string> all = tiny({"--json", "/nonexistent/bill.json"});
+    all.insert(all.begin(), "bench");
+    return all;
+  }());
+  EXPECT_EQ(result.exit_code, 3) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("/nonexistent/bill.json"));
+}
+
+TEST(Verbs, UnknownVerbAndHelp) {
+  const CommandResult unknown = run_command({"benhc"});
+  EXPECT_EQ(unknown.exit_code, 2);
+  EXPECT_THAT(unknown.err, HasSubstr("benhc"));
+  const CommandResult help = run_command({"--help"});
+  EXPECT_EQ(help.exit_code, 0);
+  EXPECT_THAT(help.out, HasSubstr("bench"));
+  EXPECT_EQ(run_command({"bench", "--help"}).exit_code, 0);
+  const CommandResult info = run_command({"info"});
+  EXPECT_EQ(info.exit_code, 0) << info.err;
+  for (const char* word : {"processor", "cores", "memory", "products", "MPI"}) EXPECT_THAT(info.out, HasSubstr(word));
+}
+
+}  // namespace
+}  // namespace moetax::testing

@@ -1,0 +1,160 @@
+// Whole runs: the same bits whatever the ranks, planted truth on the bill, routes from files.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "cli/command.h"
+
+namespace moetax::testing {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+
+std::vector<std::string> small(std::vector<std::string> more) {
+  std::vector<std::string> all = {"bench", "--hidden", "64", "--inter",  "48", "--experts",
+                                  "16",    "--topk",   "4",  "--shared", "1",  "--steps",
+                                  "3",     "--warmup", "1",  "--json",   "-"};
+  all.insert(all.end(), more.begin(), more.end());
+  return all;
+}
+
+json bill_of(const std::vector<std::string>& arguments) {
+  const CommandResult result = run_command(arguments);
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  const json bill = json::parse(result.out, nullptr, false);
+  EXPECT_FALSE(bill.is_discarded()) << result.out;
+  return bill;
+}
+
+TEST(BenchRuns, SameBitsForAnyNumberOfRanks) {
+  for (const char* dtype : {"bf16", "fp32"}) {
+    std::string first;
+    for (const int ranks : {1, 2, 4, 8}) {
+      const json bill = bill_of(small({"--dtype", dtype, "--ranks", std::to_string(ranks), "--tokens",
+                                       std::to_string(128 / ranks), "--layers", "2"}));
+      const std::string hash = bill.at("output_hash");
+      if (first.empty()) first = hash;
+      EXPECT_EQ(hash, first) << dtype << ", " << ranks << " ranks";
+    }
+    EXPECT_FALSE(first.empty());
+  }
+}
+
+TEST(BenchRuns, DifferentSeedsGiveOtherBits) {
+  EXPECT_NE(bill_of(small({"--tokens", "16", "--seed", "1"})).at("output_hash"),
+            bill_of(small({"--tokens", "16", "--seed", "2"})).at("output_hash"));
+}
+
+TEST(BenchRuns, ThePartsAddUpOnEveryRank) {
+  const json bill = bill_of(small({"--ranks", "4", "--tokens", "64", "--backward", "--recompute"}));
+  ASSERT_EQ(bill.at("ranks").size(), 4u);
+  for (const json& rank : bill.at("ranks")) {
+    double sum = 0;
+    for (const char* part : {"compute_us", "pack_us", "wire_us", "wait_us", "launch_us", "other_us"}) {
+      sum += rank.at(part).get<double>();
+    }
+    EXPECT_NEAR(sum, rank.at("step_us").get<double>(), 0.01 * rank.at("step_us").get<double>());
+  }
+}
+
+TEST(BenchRuns, ADelayedRankIsNamedWithItsDelay) {
+  const json bill = bill_of(small({"--ranks", "2", "--tokens", "64", "--delay", "1:20"}));
+  const json& waiter = bill.at("ranks").at(0);
+  const json& waited = waiter.at("waited_for").at(0);
+  EXPECT_EQ(waited.at("rank"), 1);
+  EXPECT_THAT(waited.at("cause").get<std::string>(), HasSubstr("planted delay"));
+  // The sleep is a lower bound but for the little that rank 0 was late itself.
+  EXPECT_GT(waited.at("us").get<double>(), 15e3);
+  EXPECT_GT(bill.at("ranks").at(1).at("other_us").get<double>(), 19e3);
+}
+
+TEST(BenchRuns, UnequalAndEmptyRanks) {
+  const json bill = bill_of(small({"--ranks", "3", "--tokens", "0,50,7"}));
+  const json one = bill_of(small({"--ranks", "1", "--tokens", "57"}));
+  EXPECT_EQ(bill.at("output_hash"), one.at("output_hash"));
+}
+
+TEST(BenchRuns, ExpertsThatRanksDoNotDivideAreSpread) {
+  const json bill = bill_of(small({"--experts", "10", "--ranks", "4", "--tokens", "8"}));
+  EXPECT_EQ(bill.at("config").at("experts_per_rank"), json::parse("[3,3,2,2]"));
+}
+
+TEST(BenchRuns, ThresholdsDecideTheExitCode) {
+  EXPECT_EQ(run_command(small({"--tokens", "16", "--fail-on", "tax>0%"})).exit_code, 1);
+  EXPECT_EQ(run_command(small({"--tokens", "16", "--fail-on", "tax>100%"})).exit_code, 0);
+}
+
+TEST(BenchRuns, ARecordedRouteReplaysToTheSameBits) {
+  const std::string path = temporary_path("routes.txt");
+  const json recorded = bill_of(small({"--ranks", "2", "--tokens", "32", "--record-routing", path}));
+  const json replayed = bill_of(small({"--ranks", "4", "--tokens", "16", "--routing", "tokens:" + path}));
+  EXPECT_EQ(replayed.at("output_hash"), recorded.at("output_hash"));
+  EXPECT_EQ(replayed.at("routing").at("expert_tokens"), recorded.at("routing").at("expert_tokens"));
+}
+
+TEST(BenchRuns, CountsFromAFileShapeTheLoad) {
+  std::string csv = "layer_id,expert_id,count\n";
+  for (int e = 0; e < 16; ++e) csv += "3," + std::to_string(e) + "," + (e == 5 ? "400" : "100") + "\n";
+  const std::string path = write_file("load.csv", csv);
+  const json bill = bill_of(small({"--ranks", "2", "--tokens", "512", "--routing", "counts:" + path + ":3"}));
+  const json& tokens = bill.at("routing").at("expert_tokens").at(0);
+  // Expert 5 takes 400 of 1900 counts: 4 * 400 / 1900 of the 1024 tokens choose it.
+  EXPECT_NEAR(tokens.at(5).get<double>(), 1024.0 * 4 * 400 / 1900, 60);
+}
+
+TEST(BenchRuns, TextBillAndTrace) {
+  const std::string trace = temporary_path("trace.json");
+  std::vector<std::string> arguments = small({"--ranks", "2", "--tokens", "32", "--trace", trace});
+  arguments.erase(arguments.end() - 8, arguments.end() - 6);  // without --json -
+  const CommandResult result = run_command(arguments);
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  for (const std::string& line : lines_of(result.out)) EXPECT_LE(line.size(), 130u) << line;
+  std::ifstream in(trace);
+  const json events = json::parse(in, nullptr, false);
+  ASSERT_FALSE(events.is_discarded());
+  EXPECT_GT(events.at("traceEvents").size(), 10u);
+}
+
+TEST(BenchRuns, EveryPresetRunsInMiniature) {
+  for (const char* name : {"deepseek-moe-16b", "deepseek-v2-lite", "deepseek-v2", "deepseek-v3", "mixtral-8x7b",
+                           "qwen3-30b-a3b", "olmoe-1b-7b", "gpt-oss-20b"}) {
+    const json bill = bill_of({"bench", "--preset", name, "--hidden", "32", "--inter", "16", "--tokens", "16",
+                               "--steps", "1", "--warmup", "0", "--json", "-"});
+    EXPECT_EQ(bill.at("schema"), "moetax.bill/1") << name;
+  }
+}
+
+TEST(BenchRealData, EveryConfigRunsOrSaysWhyNot) {
+  const auto data = shared_data();
+  if (data.empty()) GTEST_SKIP() << "the folder of real files is not here (MOETAX_SHARED_DATA)";
+  int ran = 0, refused = 0;
+  for (const auto& file : std::filesystem::directory_iterator(data / "configs")) {
+    const CommandResult result = run_command({"bench", "--config", file.path().string(), "--hidden", "32", "--inter",
+                                              "16", "--tokens", "16", "--steps", "1", "--warmup", "0", "--json", "-"});
+    if (result.exit_code == 0) {
+      ++ran;
+      continue;
+    }
+    ++refused;
+    EXPECT_TRUE(result.exit_code == 3 || result.exit_code == 4) << file.path() << result.err;
+    EXPECT_EQ(lines_of(result.err).size(), 1u) << result.err;
+  }
+  EXPECT_GE(ran, 10);
+  EXPECT_GE(refused, 1);
+}
+
+TEST(BenchRealData, TheMeasuredLoadOfLayer19IsOnTheBill) {
+  const auto data = shared_data();
+  if (data.empty()) GTEST_SKIP() << "the folder of real files is not here (MOETAX_SHARED_DATA)";
+  const std::string counts = (data / "load" / "ESFT_law_layer_expert_count.csv").string();
+  const json bill =
+      bill_of({"bench", "--preset", "deepseek-v2-lite", "--hidden", "32", "--inter", "16", "--ranks", "8", "--tokens",
+               "512", "--steps", "1", "--warmup", "0", "--json", "-", "--routing", "counts:" + counts + ":19"});
+  EXPECT_NEAR(bill.at("routing").at("rank_max_over_mean").get<double>(), 2.32, 0.12);
+}
+
+}  // namespace
+}  // namespace moetax::testing

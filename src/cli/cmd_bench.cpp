@@ -62,9 +62,9 @@ Result<int> deliver(const BenchOptions& options, BenchOutcome& outcome) {
   if (!options.trace_path.empty()) MOETAX_TRY(write_text(options.trace_path, to_chrome_trace(outcome.ledgers)));
   if (options.fail_on.empty()) return 0;
   MOETAX_ASSIGN(const Threshold threshold, parse_threshold(options.fail_on));
-  const ThresholdCheck check = check_threshold(threshold, bill);
-  if (!check.crossed) return 0;
-  std::fprintf(stderr, "moetax: %s\n", check.text.c_str());
+  MOETAX_ASSIGN(const ThresholdOutcome outcome_of_limit, check_threshold(bill, threshold));
+  if (!outcome_of_limit.crossed) return 0;
+  std::fprintf(stderr, "moetax: %s\n", outcome_of_limit.text.c_str());
   return kThresholdCrossed;
 }
 

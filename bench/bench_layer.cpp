@@ -219,7 +219,7 @@ int body(Communicator& world) {
 int run() {
   int ranks = 0;
   for (const Group& group : kGroups) ranks += group.ranks;
-  const auto outcomes = run_processes({.ranks = ranks, .setup_deadline_s = kDeadline}, body);
+  const auto outcomes = run_processes({.ranks = ranks}, body);
   if (!outcomes) std::fprintf(stderr, "bench_layer: %s\n", outcomes.error().message.c_str());
   return outcomes && std::ranges::all_of(*outcomes, [](const RankOutcome& o) { return o.exit_status == 0; }) ? 0 : 1;
 }

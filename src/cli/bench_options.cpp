@@ -18,7 +18,7 @@ struct Typed {
   std::optional<std::string> score;
   std::optional<bool> renormalize;
   std::optional<float> route_scale;
-  std::vector<std::int64_t> tokens{2048};
+  std::string tokens = "2048";
   std::string dtype = "bf16";
   bool recompute = false;
   std::optional<int> threads;
@@ -48,7 +48,6 @@ void declare_run(CLI::App& app, BenchOptions& options, Typed& typed) {
   app.add_option("--ranks", options.ranks, "expert-parallel ranks, one process each")->capture_default_str();
   app.add_option("--ep-size", options.ep_size, "ranks per replica of the experts (default: all ranks, one replica)");
   app.add_option("--tokens", typed.tokens, "tokens per rank: one number, or one per rank (--tokens 512,64)")
-      ->delimiter(',')
       ->capture_default_str();
   app.add_option("--dtype", typed.dtype, "bf16 or fp32")->check(CLI::IsMember({"bf16", "fp32"}))->capture_default_str();
   app.add_flag("--backward", options.backward, "run the backward pass too");
@@ -62,7 +61,8 @@ void declare_run(CLI::App& app, BenchOptions& options, Typed& typed) {
                  "router, uniform, zipf:S, counts:FILE[:LAYER] (expert loads) or tokens:FILE (a recorded route)")
       ->capture_default_str();
   app.add_option("--record-routing", options.record_routing_path, "write the route of every token, to replay");
-  app.add_option("--delay", typed.delays, "RANK:MS makes a rank sleep in every step; may be repeated");
+  app.add_option("--delay", typed.delays, "RANK:MS makes a rank sleep in every step; may be repeated")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   app.add_option("--deadline", options.deadline_s, "seconds until a silent rank is given up")->capture_default_str();
 }
 
@@ -110,17 +110,24 @@ Result<ModelShape> resolve_model(const Typed& typed) {
   return model;
 }
 
-Result<std::vector<std::int64_t>> resolve_tokens(const std::vector<std::int64_t>& typed, int ranks) {
+Result<std::vector<std::int64_t>> resolve_tokens(const std::string& typed, int ranks) {
   constexpr std::int64_t kMaxTokens = 1 << 24;
-  for (const std::int64_t tokens : typed) {
-    if (tokens < 0 || tokens > kMaxTokens) {
-      return fail(ErrorCode::kUsage, fmt::format("--tokens {}: expected 0 to {}", tokens, kMaxTokens));
+  std::vector<std::int64_t> tokens;
+  for (const char* at = typed.c_str();; ++at) {
+    char* end = nullptr;
+    const std::int64_t count = std::strtoll(at, &end, 10);
+    if (end == at || (*end != ',' && *end != '\0') || count < 0 || count > kMaxTokens) {
+      return fail(ErrorCode::kUsage,
+                  fmt::format("--tokens {}: expected numbers from 0 to {}, separated by commas", typed, kMaxTokens));
     }
+    tokens.push_back(count);
+    at = end;
+    if (*at == '\0') break;
   }
-  if (typed.size() == 1) return std::vector<std::int64_t>(static_cast<std::size_t>(ranks), typed[0]);
-  if (static_cast<int>(typed.size()) == ranks) return typed;
+  if (tokens.size() == 1) tokens.resize(static_cast<std::size_t>(ranks), tokens[0]);
+  if (static_cast<int>(tokens.size()) == ranks) return tokens;
   return fail(ErrorCode::kUsage, fmt::format("--tokens gives {} numbers for {} ranks: expected one, or one per rank",
-                                             typed.size(), ranks));
+                                             tokens.size(), ranks));
 }
 
 Result<std::vector<double>> resolve_delays(const std::vector<std::string>& typed, int ranks) {
@@ -193,6 +200,7 @@ Result<std::optional<BenchOptions>> parse_bench_options(int argc, char** argv, i
   Typed typed;
   CLI::App app("Runs a Mixture-of-Experts layer under expert parallelism on this machine and prints its bill.",
                "moetax bench");
+  app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   declare_model(app, typed);
   declare_run(app, options, typed);
   declare_output(app, options);

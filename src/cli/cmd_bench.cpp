@@ -1,7 +1,9 @@
 // moetax bench: the layer runs here, one process a rank, and prints its bill.
 #include <fmt/format.h>
 
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 
 #include "build_info.h"
 #include "cli/bench_memory.h"
@@ -50,6 +52,15 @@ Bill describe_run(const BenchOptions& options, const HostInfo& host) {
   return bill;
 }
 
+// Before hours of steps, not after them. Leaves an empty file where there was none.
+Result<void> check_writable(const std::string& path) {
+  if (path.empty() || path == "-") return {};
+  std::FILE* file = std::fopen(path.c_str(), "a");
+  if (!file) return fail(ErrorCode::kUsage, fmt::format("cannot write {}: {}", path, std::strerror(errno)));
+  std::fclose(file);
+  return {};
+}
+
 // Rank 0's last act: the bill for people, the files for machines, the threshold.
 Result<int> deliver(const BenchOptions& options, BenchOutcome& outcome) {
   Bill& bill = outcome.bill;
@@ -92,11 +103,14 @@ Result<int> run(int argc, char** argv) {
   MOETAX_ASSIGN(const RoutingSource routes,
                 RoutingSource::open(options.routing, router.experts, router.topk, options.seed));
   MOETAX_TRY(check_memory(options, static_cast<double>(host.available_bytes)));
+  for (const std::string* path : {&options.json_path, &options.trace_path, &options.record_routing_path}) {
+    MOETAX_TRY(check_writable(*path));
+  }
   MOETAX_ASSIGN(const RankErrors errors, RankErrors::open());
   const Bill bill = describe_run(options, host);
-  MOETAX_ASSIGN(const auto outcomes, run_processes({.ranks = options.ranks}, [&](Communicator& world) {
-                  return rank_body(options, routes, bill, errors, world);
-                }));
+  MOETAX_ASSIGN(const auto outcomes,
+                run_processes({.ranks = options.ranks, .linger_s = options.deadline_s},
+                              [&](Communicator& world) { return rank_body(options, routes, bill, errors, world); }));
   if (const auto cause = errors.cause(outcomes)) return report_error(*cause);
   return outcomes[0].exit_status;
 }

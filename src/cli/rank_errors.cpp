@@ -56,7 +56,7 @@ std::optional<Error> RankErrors::cause(const std::vector<RankOutcome>& outcomes)
   }
   if (best) return best;
   for (const RankOutcome& outcome : outcomes) {
-    if (outcome.signal == 0) continue;
+    if (outcome.signal == 0 || outcome.given_up) continue;
     return Error{
         ErrorCode::kPeerFailed,
         fmt::format("rank {} was killed by signal {} ({})", outcome.rank, outcome.signal, strsignal(outcome.signal)),

@@ -88,7 +88,8 @@ class Children {
   Children& operator=(const Children&) = delete;
 
   Result<void> start(Rank rank, const Body& body);
-  Result<std::vector<RankOutcome>> wait_for_all();
+  // Once a rank has ended badly the others have `linger_s` to end too: one that is stopped or stuck never would.
+  Result<std::vector<RankOutcome>> wait_for_all(double linger_s);
 
  private:
   struct Child {
@@ -99,6 +100,7 @@ class Children {
   };
   [[noreturn]] void run_child(Rank rank, const Body& body);
   Result<void> reap(Child& child);
+  void give_up_running();
 
   const LocalJob& job_;
   pid_t parent_;
@@ -109,7 +111,7 @@ Result<void> Children::start(Rank rank, const Body& body) {
   const pid_t pid = fork();
   if (pid == 0) run_child(rank, body);
   if (pid < 0) return fail(ErrorCode::kUnavailable, fmt::format("cannot fork rank {}: {}", rank, std::strerror(errno)));
-  children_.push_back({pid, open_handle(pid), true, {rank, 0, 0}});
+  children_.push_back({pid, open_handle(pid), true, {rank}});
   if (children_.back().handle >= 0) return {};
   return fail(ErrorCode::kUnavailable, fmt::format("cannot watch rank {}: pidfd_open: {}", rank, std::strerror(errno)));
 }
@@ -124,24 +126,40 @@ void Children::run_child(Rank rank, const Body& body) {
   _exit(status);
 }
 
-Result<std::vector<RankOutcome>> Children::wait_for_all() {
+Result<std::vector<RankOutcome>> Children::wait_for_all(double linger_s) {
   std::vector<pollfd> handles;
   for (const Child& child : children_) handles.push_back({child.handle, POLLIN, 0});
+  int timeout_ms = -1;
   for (std::size_t running = children_.size(); running > 0;) {
-    if (poll(handles.data(), handles.size(), -1) < 0) {
+    const int ready = poll(handles.data(), handles.size(), timeout_ms);
+    if (ready < 0) {
       if (errno == EINTR) continue;
       return fail(ErrorCode::kInternal, fmt::format("cannot wait for the ranks: {}", std::strerror(errno)));
+    }
+    if (ready == 0) {
+      give_up_running();
+      timeout_ms = -1;
     }
     for (std::size_t i = 0; i < handles.size(); ++i) {
       if (handles[i].fd < 0 || handles[i].revents == 0) continue;
       MOETAX_TRY(reap(children_[i]));
       handles[i].fd = -1;  // poll skips it from now on
       --running;
+      const RankOutcome& outcome = children_[i].outcome;
+      if (outcome.signal != 0 || outcome.exit_status != 0) timeout_ms = static_cast<int>(linger_s * 1e3);
     }
   }
   std::vector<RankOutcome> outcomes;
   for (const Child& child : children_) outcomes.push_back(child.outcome);
   return outcomes;
+}
+
+void Children::give_up_running() {
+  for (Child& child : children_) {
+    if (!child.running) continue;
+    ::kill(child.pid, SIGKILL);
+    child.outcome.given_up = true;
+  }
 }
 
 // Takes the exit status of a child that has ended, and lets the other ranks know at once.
@@ -178,7 +196,7 @@ Result<std::vector<RankOutcome>> run_processes(const LocalOptions& options, cons
   std::fflush(nullptr);
   Children children(job);
   for (Rank rank = 0; rank < options.ranks; ++rank) MOETAX_TRY(children.start(rank, body));
-  return children.wait_for_all();
+  return children.wait_for_all(options.linger_s);
 }
 
 // ---- Threads ------------------------------------------------------------------------------------------------------

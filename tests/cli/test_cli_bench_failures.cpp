@@ -46,7 +46,7 @@ TEST(BenchFailures, AKilledRankIsNamedAndTheRunEndsWithFive) {
     EXPECT_THAT(result.err, HasSubstr("rank " + std::to_string(victim)));
     for (const pid_t rank : ranks) EXPECT_TRUE(gone(rank));
   }
-  EXPECT_EQ(shared_memory_files(), before);
+  for (const std::string& name : shared_memory_files()) EXPECT_TRUE(before.contains(name)) << name;
 }
 
 TEST(BenchFailures, RanksEndWithTheirLauncher) {

@@ -55,10 +55,10 @@ TEST_P(LayerForward, RoutesAsTheReferenceRouter) {
 INSTANTIATE_TEST_SUITE_P(Forms, LayerForward,
                          ::testing::Combine(::testing::ValuesIn(kForms), ::testing::Values(DType::kFp32, DType::kBf16),
                                             ::testing::Values(1, 2, 3, 4)),
-                         [](const auto& info) {
-                           return std::string(std::get<0>(info.param).name) + "_" +
-                                  std::string(to_string(std::get<1>(info.param))) + "_ranks" +
-                                  std::to_string(std::get<2>(info.param));
+                         [](const auto& instance) {
+                           return std::string(std::get<0>(instance.param).name) + "_" +
+                                  std::string(to_string(std::get<1>(instance.param))) + "_ranks" +
+                                  std::to_string(std::get<2>(instance.param));
                          });
 
 class LayerBits : public ::testing::TestWithParam<std::tuple<Form, DType>> {};
@@ -86,9 +86,9 @@ TEST_P(LayerBits, AreTheSameForUnequalAndEmptyRanks) {
 
 INSTANTIATE_TEST_SUITE_P(Forms, LayerBits,
                          ::testing::Combine(::testing::ValuesIn(kForms), ::testing::Values(DType::kFp32, DType::kBf16)),
-                         [](const auto& info) {
-                           return std::string(std::get<0>(info.param).name) + "_" +
-                                  std::string(to_string(std::get<1>(info.param)));
+                         [](const auto& instance) {
+                           return std::string(std::get<0>(instance.param).name) + "_" +
+                                  std::string(to_string(std::get<1>(instance.param)));
                          });
 
 TEST(LayerForwardEdge, SelectionBiasMovesTheChoiceNotTheWeights) {

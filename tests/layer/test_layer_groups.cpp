@@ -107,7 +107,7 @@ TEST_P(LayerGroups, AReplicaSizeThatDoesNotDivideIsRefused) {
 }
 
 INSTANTIATE_TEST_SUITE_P(DTypes, LayerGroups, ::testing::Values(DType::kFp32, DType::kBf16),
-                         [](const auto& info) { return std::string(to_string(info.param)); });
+                         [](const auto& instance) { return std::string(to_string(instance.param)); });
 
 }  // namespace
 }  // namespace moetax::testing

@@ -14,6 +14,7 @@ namespace moetax {
 struct LocalOptions {
   int ranks = 2;
   int ranks_per_node = 0;  // > 0 makes node_of() report rank / ranks_per_node, for tests of node-aware code
+  double linger_s = 10;  // processes only: once a rank ended badly, how long the others may go on before they are killed
 };
 
 // Exit status of a rank whose body let an exception escape; the others are told as by fail().
@@ -25,6 +26,7 @@ struct RankOutcome {
   Rank rank = 0;
   int exit_status = 0;
   int signal = 0;
+  bool given_up = false;  // killed by the launcher when `linger_s` had passed: a consequence, not the cause
 };
 
 // Forks one process per rank, runs body(comm) in each, and waits for all. The children exit with body's return value

@@ -149,7 +149,7 @@ void decode(FeedForward& experts, int tokens) {
   const auto blocks = [&] {
     read([](const std::byte* at, std::size_t bytes) { read_in_blocks(at, bytes, kThreads); });
   };
-  const auto timing = interleave({{"experts", run}, {"halves", halves}, {"blocks", blocks}}, 31);
+  const auto timing = interleave({{"experts", run}, {"halves", halves}, {"blocks", blocks}}, 15);
   const Timing& fastest = timing[1].median_us < timing[2].median_us ? timing[1] : timing[2];
   const auto active = std::count_if(count.begin(), count.end(), [](std::int32_t n) { return n > 0; });
   print_row(fmt::format("experts, decode T={} ({} experts)", tokens, active), timing[0],

@@ -10,7 +10,7 @@
 
 #include "expert/feed_forward_impl.h"
 #include "expert/ladder.h"
-#include "moetax/base/parallel.h"
+#include "expert/row_loop.h"
 
 namespace moetax {
 namespace {
@@ -155,7 +155,7 @@ Result<void> FeedForward::fill_weights(int expert,
   const auto make = [&](int matrix, std::int64_t rows, std::int64_t cols, WeightReorder& pack,
                         const dnnl::memory& to) -> Result<void> {
     float* plain = impl.plain.as<float>();
-    parallel_for(rows, impl.threads, 1, [&](std::int64_t begin, std::int64_t end) {
+    for_rows(rows, impl.threads, 1, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t r = begin; r < end; ++r) row(matrix, r, {plain + r * cols, static_cast<std::size_t>(cols)});
     });
     MOETAX_ASSIGN(const dnnl::memory from, bind_matrix(plain_weights(cols, rows), plain));
@@ -209,7 +209,7 @@ void FeedForward::Impl::forward_tile(const RowRange& tile, ConstRows in, Rows y,
   // Padding rows of a kept tile land on the rows of the next, which is computed later, or in the spare room at the end.
   std::byte* gate_up_rows = kept ? kept + tile.begin * up_bytes : gate_up.data();
   up->run(padded, x, w13[tile.expert], bias13(tile.expert), gate_up_rows);
-  parallel_for(tile.rows, threads, 1, [&](std::int64_t begin, std::int64_t end) {
+  for_rows(tile.rows, threads, 4, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
       activate(activation(), gate_up_rows + i * up_bytes, a.data() + i * a_bytes);
     }
@@ -221,7 +221,7 @@ void FeedForward::Impl::forward_tile(const RowRange& tile, ConstRows in, Rows y,
 }
 
 void copy_rows(const std::byte* from, std::byte* to, std::int64_t rows, std::size_t row_bytes, int threads) {
-  parallel_for(rows, threads, 16, [&](std::int64_t begin, std::int64_t end) {
+  for_rows(rows, threads, 16, [&](std::int64_t begin, std::int64_t end) {
     std::memcpy(to + begin * row_bytes, from + begin * row_bytes, (end - begin) * row_bytes);
   });
 }

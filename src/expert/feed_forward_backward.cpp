@@ -11,7 +11,7 @@
 
 #include "expert/feed_forward_impl.h"
 #include "expert/ladder.h"
-#include "moetax/base/parallel.h"
+#include "expert/row_loop.h"
 
 namespace moetax {
 
@@ -109,7 +109,7 @@ void FeedForward::Impl::backward_tile(const RowRange& tile, std::int64_t at, con
   const ConstRows d_y = call.d_y.slice(tile.begin, tile.rows);
   d_down->run(padded, padded_rows(d_y, padded, d_y_pad, threads), turned2, nullptr, d_a.data());
   std::byte* d_gate_up_rows = d_gate_up.data() + at * up_bytes;
-  parallel_for(tile.rows, threads, 1, [&](std::int64_t begin, std::int64_t end) {
+  for_rows(tile.rows, threads, 4, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
       float gate = activate_backward(activation(), kept + i * up_bytes, d_a.as<float>() + i * shape.inter,
                                      call.weight(tile.begin + i), d_gate_up_rows + i * up_bytes,
@@ -146,7 +146,7 @@ void FeedForward::Impl::weight_gradients(const RowRange& chunk, const BackwardCa
 // Threads share columns, so that each sum runs over the rows in order.
 void FeedForward::Impl::bias_gradients(const RowRange& chunk, const BackwardCall& call) {
   const auto add_columns = [&](std::int64_t cols, float* sums, auto row_of, auto scale_of) {
-    parallel_for(cols, threads, 64, [&](std::int64_t begin, std::int64_t end) {
+    for_rows(cols, threads, 64, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = 0; i < chunk.rows; ++i) {
         add_scaled(row_of(i) + begin * size_of(dtype), dtype, end - begin, scale_of(i), sums + begin);
       }

@@ -5,7 +5,7 @@
 
 #include "expert/gemm.h"
 #include "expert/kernels.h"
-#include "moetax/base/parallel.h"
+#include "expert/row_loop.h"
 
 namespace moetax {
 namespace {
@@ -118,7 +118,7 @@ void GradGemm::run_blocks(Worker& worker, const Task& task, std::int64_t begin, 
 // `count` elements as the product wants them: as they are, or converted to fp32 in `wide`.
 const std::byte* GradGemm::operand(const void* from, std::int64_t count, PageBuffer& wide) const {
   if (native_ || in_ == DType::kFp32) return static_cast<const std::byte*>(from);
-  parallel_for(count, threads_, 4096, [&](std::int64_t begin, std::int64_t end) {
+  for_rows(count, threads_, 4096, [&](std::int64_t begin, std::int64_t end) {
     widen(static_cast<const std::byte*>(from) + begin * size_of(in_), in_, end - begin, wide.as<float>() + begin);
   });
   return wide.data();

@@ -1,5 +1,7 @@
 #include "expert/kernels.h"
 
+#include <cstring>
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "expert/kernels.cpp"
 #include <hwy/foreach_target.h>
@@ -173,7 +175,7 @@ float dot_row(const T* x, std::int64_t count, const float* y) {
   return hn::GetLane(hn::SumOfLanes(D(), sum));
 }
 
-// Calls f with `p` as a pointer to the dtype's elements.
+// Calls f with a null pointer of the dtype's element type.
 template <class F>
 HWY_INLINE auto with_type(DType dtype, F f) {
   return dtype == DType::kBf16 ? f(static_cast<Bf16*>(nullptr)) : f(static_cast<float*>(nullptr));
@@ -205,6 +207,9 @@ void add_scaled_row(const T* x, std::int64_t count, float scale, float* sum) {
                              HWY_ATTR { store(hn::MulAdd(factor, load(x + i, n), load(sum + i, n)), sum + i, n); });
 }
 
+const char* Isa() {
+  return hwy::TargetName(HWY_TARGET);
+}
 void Widen(const std::byte* from, DType dtype, std::int64_t count, float* to) {
   with_type(dtype, [&](auto* t) { widen_row(as(from, t), count, to); });
 }
@@ -244,6 +249,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace moetax {
 
+HWY_EXPORT(Isa);
 HWY_EXPORT(Widen);
 HWY_EXPORT(Narrow);
 HWY_EXPORT(Activate);
@@ -251,6 +257,9 @@ HWY_EXPORT(ActivateBackward);
 HWY_EXPORT(Dot);
 HWY_EXPORT(AddScaled);
 
+const char* kernels_isa() {
+  return HWY_DYNAMIC_DISPATCH(Isa)();
+}
 void widen(const std::byte* from, DType dtype, std::int64_t count, float* to) {
   HWY_DYNAMIC_DISPATCH(Widen)(from, dtype, count, to);
 }

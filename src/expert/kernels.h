@@ -31,6 +31,9 @@ void activate(const ActivationSpec& spec, const std::byte* gate_up, std::byte* a
 float activate_backward(const ActivationSpec& spec, const std::byte* gate_up, const float* d_a, float w,
                         std::byte* d_gate_up, std::byte* weighted_a);
 
+// The instruction set these kernels run with.
+const char* kernels_isa();
+
 // <x, y>, and sum += scale * x, for one row x of a dtype.
 float dot(const std::byte* x, DType dtype, std::int64_t count, const float* y);
 void add_scaled(const std::byte* x, DType dtype, std::int64_t count, float scale, float* sum);

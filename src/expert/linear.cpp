@@ -7,7 +7,7 @@
 
 #include "expert/feed_forward_impl.h"
 #include "expert/ladder.h"
-#include "moetax/base/parallel.h"
+#include "expert/row_loop.h"
 
 namespace moetax {
 
@@ -87,7 +87,7 @@ namespace {
 
 // Dense scratch rows to a view's rows.
 void store_rows(const float* from, MatrixView<float> to, int threads) {
-  parallel_for(to.rows, threads, 16, [&](std::int64_t begin, std::int64_t end) {
+  for_rows(to.rows, threads, 16, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) std::copy_n(from + i * to.cols, to.cols, to.row(i));
   });
 }
@@ -123,7 +123,7 @@ void Linear::backward(ConstRows x, MatrixView<const float> d_y, MatrixView<float
     const std::int64_t rows = std::min(kMaxGradRows, x.rows - begin), padded = GradGemm::round_up_rows(rows);
     float* wide_x = impl.wide_x.as<float>();
     float* wide_d_y = impl.wide_d_y.as<float>();
-    parallel_for(padded, impl.threads, 8, [&](std::int64_t first, std::int64_t last) {
+    for_rows(padded, impl.threads, 8, [&](std::int64_t first, std::int64_t last) {
       for (std::int64_t i = first; i < last; ++i) {
         if (i >= rows) {
           std::fill_n(wide_x + i * k, k, 0.0f);

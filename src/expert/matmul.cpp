@@ -22,7 +22,7 @@ void set_address(const dnnl::memory& memory, const void* address) {
 
 }  // namespace
 
-bool inside_gemm_library() {
+const bool& inside_gemm_library() {
   return inside_library;
 }
 

@@ -32,9 +32,10 @@ class ScopedTeam {
   int before_;
 };
 
-// True on a thread that is inside a call to the GEMM library. Its allocations, several a call, are not moetax's own:
-// the test that counts allocations tells them apart by this.
-bool inside_gemm_library();
+// True while the calling thread is inside a call to the GEMM library. The library allocates several times a call, also
+// on the threads of its team, which may read their caller's flag meanwhile; the test that counts allocations tells them
+// from moetax's own by this.
+const bool& inside_gemm_library();
 
 // Runs a primitive on the calling thread's team, to its end. Sizes and formats were checked when it was made: a failure
 // here is a programmer's error.

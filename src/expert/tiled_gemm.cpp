@@ -10,7 +10,7 @@
 #include "expert/gemm.h"
 #include "expert/kernels.h"
 #include "expert/ladder.h"
-#include "moetax/base/parallel.h"
+#include "expert/row_loop.h"
 
 namespace moetax {
 namespace {
@@ -103,7 +103,7 @@ void TiledGemm::run(std::int64_t rows, const void* a, const dnnl::memory& b, con
 
 void TiledGemm::load_rows(std::int64_t rows, std::int64_t padded, const void* a) {
   float* to = a_.as<float>();
-  parallel_for(rows, spec_.threads, 8, [&](std::int64_t begin, std::int64_t end) {
+  for_rows(rows, spec_.threads, 8, [&](std::int64_t begin, std::int64_t end) {
     const std::int64_t at = begin * spec_.k, count = (end - begin) * spec_.k;
     widen(static_cast<const std::byte*>(a) + at * size_of(spec_.in), spec_.in, count, to + at);
   });

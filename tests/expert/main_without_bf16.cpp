@@ -1,4 +1,5 @@
-// Runs the tests linked with it as on a machine whose widest instruction set is AVX2: no bf16 products, no packed weights.
+// Runs the tests linked with it as on a machine whose widest instruction set is AVX2: no bf16 products, no packed
+// weights.
 #include <gtest/gtest.h>
 
 #include <oneapi/dnnl/dnnl.hpp>

@@ -5,8 +5,18 @@
 //   a = silu(g) * u                  or gpt-oss's clamped form: g' = min(g, limit), u' = clamp(u, -limit, limit),
 //                                    a = (u' + 1) * g' * sigmoid(1.702 g')
 //   y = a W2^T (+ b2)                W2 [H, I]
-// bf16: inputs, weights and a are bf16, products accumulate in fp32, x, [g | u], a and y are rounded to bf16 once.
-// A row's result depends on that row and the weights only, not on the other rows, their number, or the threads.
+// bf16: inputs, weights and a are bf16, products accumulate in fp32, [g | u], a and y are rounded to bf16 once; biases
+// are fp32. A row's result depends on that row and the weights only, not on the other rows, their number, or the
+// threads.
+//
+// Objects here are used by one thread at a time, each by its own; they start OpenMP teams only when made for more than
+// one thread. After create, nothing is built and nothing but the GEMM library allocates (it does, about 7 times a
+// call).
+//
+//   auto ffn = FeedForward::create({.hidden = 2048, .inter = 1408, .experts = 64}, DType::kBf16, /*threads=*/2);
+//   for (int e = 0; e < 64; ++e) MOETAX_TRY(ffn->set_weights(e, weights[e]));
+//   ffn->forward({rows, count}, y, &saved);
+//   ffn->backward({rows, count}, &saved, d_y, w, d_x, d_w, gradients, /*accumulate=*/false);
 #pragma once
 
 #include <cstdint>
@@ -53,7 +63,8 @@ struct FfnGradients {
   std::span<float> d_b2;   // [experts, H] or empty
 };
 
-// What a forward keeps for its backward. Owned by the caller, reusable; grows, never shrinks.
+// What a forward keeps for its backward: [g | u]. Owned by the caller, reusable; grows, never shrinks. When the memory
+// cannot be had nothing is kept, and the backward computes it again, to the same bits.
 class FfnSaved {
  public:
   FfnSaved();
@@ -70,8 +81,9 @@ class FfnSaved {
 
 class FeedForward {
  public:
-  // dtype of rows, weights and intermediates. kUnavailable when memory for the packed weights cannot be had.
-  // Everything that the GEMM library builds is built here, for every row count that can occur.
+  // dtype of rows, weights and intermediates. kUsage: sizes out of range. kUnavailable: more weights than memory.
+  // Everything that the GEMM library builds is built here, for every row count that can occur: some 30 ms the first
+  // time, 2 ms for a shape the process has built before. Weights are zero until set.
   static Result<FeedForward> create(const FfnShape& shape, DType dtype, int threads);
   ~FeedForward();
   FeedForward(FeedForward&&) noexcept;
@@ -80,17 +92,19 @@ class FeedForward {
   // Packs one expert's weights into the only copy kept. Spans of the wrong size: kUsage.
   Result<void> set_weights(int expert, const ExpertWeights& weights);
   // The same with weights made on the fly, a row at a time, for initialising without a second copy: row(matrix, i, out)
-  // fills row i of w13 (matrix 0) or w2 (matrix 1); biases (2: b13, 3: b2) have one row.
+  // fills row i of w13 (matrix 0) or w2 (matrix 1); biases (2: b13, 3: b2) have one row. Called from as many threads at
+  // once as the object was made for, in no order: `row` must not share state that it changes.
   Result<void> fill_weights(int expert, FunctionRef<void(int matrix, std::int64_t row, std::span<float> out)> row);
 
   // y [N, H] of in.rows; may not alias them. Experts without rows cost nothing. saved may be null (no backward).
   void forward(const ExpertRows& in, Rows y, FfnSaved* saved);
 
   // Given d_y [N, H] and the gate weight w [N] of each row (empty: all one), with the upstream gradient of y_i being
-  // w_i * d_y_i:  d_x [N, H] (overwritten); d_gate [N] = <d_y_i, y_i>, the gradient of w_i (empty: not wanted);
-  // grads: the experts' weight gradients, added to what is there when `accumulate`, else overwritten (zeros for experts
-  // without rows). `in` is the forward's input; `saved` the forward's, or null: intermediates are recomputed from `in`.
-  // One GEMM per expert and matrix in row order, so the bits of the gradients depend on the rows and their order only.
+  // w_i * d_y_i:  d_x [N, H] (overwritten; may not alias d_y); d_gate [N] = <d_y_i, y_i>, the gradient of w_i (empty:
+  // not wanted); grads: the experts' weight gradients, added to what is there when `accumulate`, else overwritten
+  // (zeros for experts without rows). `in` is the forward's input; `saved` the forward's, or null: intermediates are
+  // recomputed from `in`, to the same bits. Weight gradients are sums over an expert's rows in their order, so their
+  // bits depend on these rows only, not on other experts or the threads.
   void backward(const ExpertRows& in, FfnSaved* saved, ConstRows d_y, std::span<const float> w, Rows d_x,
                 std::span<float> d_gate, const FfnGradients& grads, bool accumulate);
 

@@ -217,10 +217,10 @@ void FeedForward::Impl::forward_tile(const RowRange& tile, ConstRows in, Rows y,
   // y is the caller's: others may read neighbouring rows at this moment, so padding must not touch them.
   std::byte* out = padded == tile.rows ? y.row(tile.begin) : y_pad.data();
   down->run(padded, a.data(), w2[tile.expert], bias2(tile.expert), out);
-  if (out == y_pad.data()) copy_rows(out, y.row(tile.begin), tile.rows, y.row_bytes(), threads);
+  if (out == y_pad.data()) copy_dense_rows(out, y.row(tile.begin), tile.rows, y.row_bytes(), threads);
 }
 
-void copy_rows(const std::byte* from, std::byte* to, std::int64_t rows, std::size_t row_bytes, int threads) {
+void copy_dense_rows(const std::byte* from, std::byte* to, std::int64_t rows, std::size_t row_bytes, int threads) {
   for_rows(rows, threads, 16, [&](std::int64_t begin, std::int64_t end) {
     std::memcpy(to + begin * row_bytes, from + begin * row_bytes, (end - begin) * row_bytes);
   });
@@ -228,7 +228,7 @@ void copy_rows(const std::byte* from, std::byte* to, std::int64_t rows, std::siz
 
 const std::byte* padded_rows(ConstRows rows, std::int64_t padded, const PageBuffer& scratch, int threads) {
   if (padded == rows.rows) return rows.data;
-  copy_rows(rows.data, scratch.data(), rows.rows, rows.row_bytes(), threads);
+  copy_dense_rows(rows.data, scratch.data(), rows.rows, rows.row_bytes(), threads);
   return scratch.data();
 }
 

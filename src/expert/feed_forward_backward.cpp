@@ -120,7 +120,7 @@ void FeedForward::Impl::backward_tile(const RowRange& tile, std::int64_t at, con
   });
   std::byte* d_x = padded == tile.rows ? call.d_x.row(tile.begin) : d_x_pad.data();
   d_up->run(padded, d_gate_up_rows, turned13, nullptr, d_x);
-  if (d_x == d_x_pad.data()) copy_rows(d_x, call.d_x.row(tile.begin), tile.rows, call.d_x.row_bytes(), threads);
+  if (d_x == d_x_pad.data()) copy_dense_rows(d_x, call.d_x.row(tile.begin), tile.rows, call.d_x.row_bytes(), threads);
 }
 
 void FeedForward::Impl::weight_gradients(const RowRange& chunk, const BackwardCall& call, bool accumulate) {

@@ -73,7 +73,7 @@ struct FeedForward::Impl {
 };
 
 // Copies whole rows, on up to `threads` threads.
-void copy_rows(const std::byte* from, std::byte* to, std::int64_t rows, std::size_t row_bytes, int threads);
+void copy_dense_rows(const std::byte* from, std::byte* to, std::int64_t rows, std::size_t row_bytes, int threads);
 
 // `rows` at their place, or, when the product wants `padded` > rows.rows of them, copied to `scratch`, which has room.
 // The added rows hold whatever was there: rows do not influence each other.

@@ -257,7 +257,7 @@ HWY_EXPORT(ActivateBackward);
 HWY_EXPORT(Dot);
 HWY_EXPORT(AddScaled);
 
-const char* kernels_isa() {
+const char* ffn_kernels_isa() {
   return HWY_DYNAMIC_DISPATCH(Isa)();
 }
 void widen(const std::byte* from, DType dtype, std::int64_t count, float* to) {

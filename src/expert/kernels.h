@@ -32,7 +32,7 @@ float activate_backward(const ActivationSpec& spec, const std::byte* gate_up, co
                         std::byte* d_gate_up, std::byte* weighted_a);
 
 // The instruction set these kernels run with.
-const char* kernels_isa();
+const char* ffn_kernels_isa();
 
 // <x, y>, and sum += scale * x, for one row x of a dtype.
 float dot(const std::byte* x, DType dtype, std::int64_t count, const float* y);

@@ -54,7 +54,7 @@ class Kernels : public testing::TestWithParam<std::int64_t> {
   void SetUp() override {
     hwy::SetSupportedTargetsForTest(GetParam());
     hwy::GetChosenTarget().DeInit();
-    ASSERT_STREQ(kernels_isa(), hwy::TargetName(GetParam()));
+    ASSERT_STREQ(ffn_kernels_isa(), hwy::TargetName(GetParam()));
   }
   void TearDown() override {
     hwy::SetSupportedTargetsForTest(0);

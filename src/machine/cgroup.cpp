@@ -1,5 +1,7 @@
 #include "machine/cgroup.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <charconv>
 #include <fstream>
@@ -109,7 +111,7 @@ void apply_hierarchy(const std::string& root, const Mount& mount, std::string gr
   if (mount.root != "/" && group.starts_with(mount.root)) group.erase(0, mount.root.size());
   for (;;) {
     while (group.ends_with('/')) group.pop_back();
-    const std::string directory = root + mount.point + group;
+    const std::string directory = fmt::format("{}{}{}", root, mount.point, group);
     if (cpu) apply_cpu(directory, mount.version2, limits);
     if (memory) apply_memory(directory, mount.version2, limits);
     if (group.empty()) return;

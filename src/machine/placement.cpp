@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cassert>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <numeric>
 #include <string>
@@ -49,7 +50,7 @@ bool share_out(std::vector<Block>& blocks, int ranks, int threads) {
 std::string describe(const Topology& topology, hwloc_const_bitmap_t cpus, int node) {
   char* list = nullptr;
   hwloc_bitmap_list_asprintf(&list, cpus);
-  std::string text = fmt::format("CPUs {}", list ? list : "?");
+  std::string text = fmt::format("CPU{} {}", hwloc_bitmap_weight(cpus) == 1 ? "" : "s", list ? list : "?");
   free(list);
   if (node >= 0) text += fmt::format(", NUMA node {}", topology.nodes()[static_cast<std::size_t>(node)]->os_index);
   return text;
@@ -108,7 +109,7 @@ void Topology::find_cores(hwloc_const_bitmap_t usable) {
     if (!hwloc_bitmap_intersects(object->cpuset, usable)) continue;
     hwloc_bitmap_t cpus = hwloc_bitmap_dup(object->cpuset);
     hwloc_bitmap_and(cpus, cpus, usable);
-    cores_.push_back({object, 0, cpus});
+    cores_.push_back({object, -1, cpus});
   }
   for (hwloc_obj_t node = nullptr; (node = hwloc_get_next_obj_by_type(topology_, HWLOC_OBJ_NUMANODE, node));) {
     if (!hwloc_bitmap_intersects(node->cpuset, usable)) continue;

@@ -20,7 +20,7 @@ class Topology {
 
   struct Core {
     hwloc_obj_t object = nullptr;
-    int node = 0;                         // NUMA node, as an index into nodes()
+    int node = -1;                        // NUMA node, as an index into nodes(); -1: it has none
     hwloc_const_bitmap_t cpus = nullptr;  // its usable hardware threads
   };
   std::span<const Core> cores() const { return cores_; }

@@ -21,7 +21,7 @@ ModelShape deepseek_moe_16b() {
   return {.name = "deepseek-moe-16b",
           .hidden = 2048,
           .inter = 1408,
-          .shared_inter = 2 * 1408,
+          .shared_inter = 2 * std::int64_t{1408},
           .router = softmax(64, 6, false),
           .layers = 28,
           .moe_layers = 27};
@@ -31,7 +31,7 @@ ModelShape deepseek_v2_lite() {
   return {.name = "deepseek-v2-lite",
           .hidden = 2048,
           .inter = 1408,
-          .shared_inter = 2 * 1408,
+          .shared_inter = 2 * std::int64_t{1408},
           .router = softmax(64, 6, false),
           .layers = 27,
           .moe_layers = 26};
@@ -42,7 +42,7 @@ ModelShape deepseek_v2() {
   return {.name = "deepseek-v2",
           .hidden = 5120,
           .inter = 1536,
-          .shared_inter = 2 * 1536,
+          .shared_inter = 2 * std::int64_t{1536},
           .router = {.experts = 160,
                      .topk = 6,
                      .score = Score::kSoftmax,
@@ -158,8 +158,8 @@ std::vector<std::string_view> nearest_presets(std::string_view name) {
 }  // namespace
 
 std::vector<std::string_view> preset_names() {
-  std::vector<std::string_view> names;
-  for (const Preset& entry : kPresets) names.push_back(entry.name);
+  std::vector<std::string_view> names(kPresets.size());
+  std::transform(kPresets.begin(), kPresets.end(), names.begin(), [](const Preset& entry) { return entry.name; });
   return names;
 }
 

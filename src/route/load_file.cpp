@@ -154,7 +154,7 @@ class RoutesReader {
         if (!fields.next()) break;                // a tab at the end of the line
         return "an empty field among the weights";
       }
-      const std::string problem = ids ? take_id(*field) : take_weight(*field);
+      std::string problem = ids ? take_id(*field) : take_weight(*field);
       if (!problem.empty()) return problem;
     }
     return check_line(first, first_weight);
@@ -321,7 +321,10 @@ Result<ExpertCounts> pick_layer(const std::vector<ExpertCounts>& layers, std::op
     ids.push_back(candidate.layer);
   }
   const std::string wanted = layer ? fmt::format("no layer {}", *layer) : std::string("several layers, name one");
-  return bad_file(path, fmt::format("{}; it has {}", wanted, fmt::join(ids, ", ")));
+  constexpr std::size_t kListed = 64;
+  const bool all = ids.size() <= kListed;
+  return bad_file(path, all ? fmt::format("{}; it has {}", wanted, fmt::join(ids, ", "))
+                            : fmt::format("{}; it has {} from {} to {}", wanted, ids.size(), ids.front(), ids.back()));
 }
 
 Result<RoutingTrace> RoutingTrace::parse(std::string_view text, const std::string& origin, int experts, int topk) {

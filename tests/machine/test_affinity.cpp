@@ -21,7 +21,7 @@ TEST(Affinity, OneProcessorLeftIsOneCore) {
   EXPECT_EQ(probe_host().cores, 1);
   EXPECT_EQ(probe_host().numa_nodes, 1);
   EXPECT_EQ(pin_rank(0, 2, 1), "not pinned: 2 threads on 1 core");
-  EXPECT_THAT(pin_rank(0, 1, 1), testing::AnyOf(testing::StartsWith("CPUs " + std::to_string(last) + ", NUMA node "),
+  EXPECT_THAT(pin_rank(0, 1, 1), testing::AnyOf(testing::StartsWith("CPU " + std::to_string(last) + ", NUMA node "),
                                                 testing::HasSubstr("CPU quota")));
 }
 

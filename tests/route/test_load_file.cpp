@@ -106,6 +106,9 @@ TEST(ExpertCountsFile, PickLayer) {
   EXPECT_EQ(pick_layer(layers, 5, "load.csv")->layer, 5);
   expect_bad(pick_layer(layers, 4, "load.csv"), "load.csv: ", {"no layer 4", "3, 5"});
   expect_bad(pick_layer(layers, std::nullopt, "load.csv"), "load.csv: ", {"name one", "3, 5"});
+  std::string many;
+  for (int layer = 100; layer < 300; ++layer) many += std::to_string(layer) + ",0,1\n";
+  expect_bad(pick_layer(*counts_of(many, 1), 7, "load.csv"), "load.csv: ", {"no layer 7", "200 from 100 to 299"});
   EXPECT_EQ(pick_layer(*counts_of("3,0,1\n", 1), std::nullopt, "load.csv")->layer, 3);
 }
 

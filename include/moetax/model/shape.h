@@ -14,7 +14,7 @@ namespace moetax {
 
 // One MoE layer of a model and how many the model has.
 struct ModelShape {
-  std::string name;
+  std::string name;  // of the preset; of a file: its own or its folder's, without config.json
   std::int64_t hidden = 0;
   std::int64_t inter = 0;         // per routed expert
   std::int64_t shared_inter = 0;  // all shared experts together, 0: none
@@ -33,8 +33,10 @@ std::vector<std::string_view> preset_names();
 // kUsage naming the nearest presets when there is no such one.
 Result<ModelShape> preset(std::string_view name);
 
-// Reads a config file. kBadInput: not readable, not JSON (byte offset), no MoE in it, a missing or absurd field (by
-// name). kUnavailable: an architecture that is known but not supported, with what exactly (say, its gating function).
+// Reads a config file. Optional keys may be missing or null; what a family's files leave to its modelling code is
+// filled in by model_type. kBadInput: not readable, not JSON (byte offset), no MoE in it, a missing or absurd field (by
+// name). kUnavailable: everything in the file that the layer cannot do (say, its gating function), or a model_type that
+// is not known whose file does not describe its routing.
 Result<ModelShape> read_model_config(const std::string& path);
 // The same from text already read; `origin` is used in messages.
 Result<ModelShape> parse_model_config(std::string_view text, const std::string& origin);

@@ -33,7 +33,8 @@ Result<std::vector<ExpertCounts>> read_expert_counts(const std::string& path, in
 // The same from text already read; `origin` stands for the file's name in messages.
 Result<std::vector<ExpertCounts>> parse_expert_counts(std::string_view text, const std::string& origin, int experts);
 
-// The layer asked for, or the only one; else kBadInput that lists the layers there are.
+// The layer asked for, or the only one; else kBadInput that lists the layers there are. `layers` as the readers return
+// it.
 Result<ExpertCounts> pick_layer(const std::vector<ExpertCounts>& layers, std::optional<int> layer,
                                 const std::string& path);
 

@@ -8,7 +8,7 @@
 namespace moetax {
 namespace {
 
-constexpr std::size_t kWaitsPerExchange = 8;
+constexpr std::int64_t kReadCpuEveryNs = 200'000;
 
 bool is_exchange_part(Part part) {
   return part == Part::kPack || part == Part::kWire || part == Part::kWait || part == Part::kLaunch;
@@ -47,7 +47,7 @@ Ledger::Ledger(Rank rank, int max_steps, int max_exchanges_per_step, int max_spa
   record_.rank = rank;
   reserve_touched(record_.steps, size(max_steps));
   reserve_touched(record_.exchanges, exchanges);
-  reserve_touched(record_.waits, exchanges * kWaitsPerExchange);
+  reserve_touched(record_.waits, exchanges * kMaxWaits);
   reserve_touched(record_.spans, size(max_spans));
   reserve_touched(interned_, kMaxNames);
 }
@@ -63,7 +63,9 @@ void Ledger::begin_step() {
   first_wait_ = record_.waits.size();
   step_ = {};
   step_.start_ns = mark_ns_ = now_ns();
-  previous_end_ = moment(mark_ns_);
+  off_cpu_ns_ = 0;
+  previous_end_ = previous_arrival_ = cpu_mark_ = moment(mark_ns_);
+  cpu_mark_ns_ = thread_cpu_ns();
 }
 
 void Ledger::end_step() {
@@ -85,7 +87,7 @@ void Ledger::enter(Part part, const char* name) {
   const std::int64_t now = now_ns();
   charge(now);
   const bool from_outside = depth_ == 0 || !is_exchange_part(open_[depth_ - 1].part);
-  if (from_outside && is_exchange_part(part)) arrivals_[num_arrivals_++ % kMaxArrivals] = moment(now);
+  if (from_outside && is_exchange_part(part)) note_arrival(now);
   const bool planted = part == Part::kOther && std::strcmp(name, kPlantedDelay) == 0;
   open_[depth_++] = {part, planted, name, now};
 }
@@ -103,13 +105,27 @@ void Ledger::leave() {
 }
 
 void Ledger::waited(const WaitRecord& wait) {
-  if (!in_step_ || wait.end_ns <= wait.start_ns) return;
+  if (!in_step_ || wait.end_ns <= wait.start_ns || fold_wait(wait)) return;
   if (!has_room(record_.waits)) {
     ++record_.records_dropped;
     return;
   }
   const auto step = static_cast<std::int32_t>(record_.steps.size());
-  record_.waits.push_back({step, -1, wait.peer, wait.start_ns, wait.end_ns, wait.off_cpu_ns});
+  record_.waits.push_back(
+      {step, -1, wait.peer, wait.start_ns, wait.end_ns, wait.end_ns - wait.start_ns, wait.off_cpu_ns});
+}
+
+// An exchange in many chunks waits many times: beyond kMaxWaits they are added to one that was for the same peer.
+bool Ledger::fold_wait(const WaitRecord& wait) {
+  if (record_.waits.size() < first_wait_ + kMaxWaits) return false;
+  for (std::size_t i = record_.waits.size(); i > first_wait_; --i) {
+    LedgerWait& kept = record_.waits[i - 1];
+    if (kept.peer != wait.peer) continue;
+    kept.idle_ns += wait.end_ns - wait.start_ns;
+    kept.off_cpu_ns += wait.off_cpu_ns;
+    return true;
+  }
+  return false;
 }
 
 void Ledger::exchanged(const ExchangeRecord& exchange) {
@@ -131,17 +147,14 @@ void Ledger::exchanged(const ExchangeRecord& exchange) {
   out.transfer_ns = exchange.transfer_ns;
   out.last_rank = exchange.last_rank;
 
-  // Idle polling is taken as off the CPU in full: whether it spun or slept, it did not keep the rank from working.
-  const auto off_cpu = [](const Moment& from, const Moment& to, const PartTimes& parts) {
-    const std::int64_t wall = to.at_ns - from.at_ns, cpu = to.cpu_ns - from.cpu_ns;
-    return std::max<std::int64_t>(0, wall - cpu - wait_of(parts) - (to.planted_ns - from.planted_ns));
-  };
   out.approach.start_ns = previous_end_.at_ns;
   out.approach.part_ns = difference(arrival.part_ns, previous_end_.part_ns);
   out.approach.planted_ns = arrival.planted_ns - previous_end_.planted_ns;
-  out.approach.off_cpu_ns = off_cpu(previous_end_, arrival, out.approach.part_ns);
+  out.approach.off_cpu_ns = arrival.off_cpu_ns - previous_arrival_.off_cpu_ns;
   out.part_ns = difference(end.part_ns, arrival.part_ns);
-  out.busy_off_cpu_ns = off_cpu(arrival, end, out.part_ns);
+  previous_arrival_ = arrival;
+  previous_end_ = end;
+  num_arrivals_ = 0;
 
   const bool kept = has_room(record_.exchanges);
   for (; first_wait_ < record_.waits.size(); ++first_wait_) {
@@ -149,8 +162,6 @@ void Ledger::exchanged(const ExchangeRecord& exchange) {
     out.off_cpu_ns += wait.off_cpu_ns;
     if (kept) wait.exchange = static_cast<std::int32_t>(record_.exchanges.size());
   }
-  previous_end_ = end;
-  num_arrivals_ = 0;
   if (!kept) {
     ++record_.records_dropped;
     return;
@@ -179,7 +190,25 @@ void Ledger::close_innermost(std::int64_t now) {
 }
 
 Ledger::Moment Ledger::moment(std::int64_t now) const {
-  return {now, thread_cpu_ns(), planted_ns_, step_.part_ns};
+  return {now, planted_ns_, off_cpu_ns_, step_.part_ns};
+}
+
+void Ledger::note_arrival(std::int64_t now) {
+  if (now - cpu_mark_.at_ns >= kReadCpuEveryNs) read_cpu(now);
+  const std::size_t place = std::min(num_arrivals_, kMaxArrivals - 1);  // the last one is for the latest
+  arrivals_[place] = moment(now);
+  num_arrivals_ = place + 1;
+}
+
+// Idle waits are taken as off the CPU in full, whether they spun or slept: nothing kept the rank from working then.
+void Ledger::read_cpu(std::int64_t now) {
+  const Moment here = moment(now);
+  const std::int64_t cpu = thread_cpu_ns();
+  const std::int64_t idle = wait_of(here.part_ns) - wait_of(cpu_mark_.part_ns);
+  const std::int64_t planted = here.planted_ns - cpu_mark_.planted_ns;
+  off_cpu_ns_ += std::max<std::int64_t>(0, (now - cpu_mark_.at_ns) - (cpu - cpu_mark_ns_) - idle - planted);
+  cpu_mark_ = here;
+  cpu_mark_ns_ = cpu;
 }
 
 // The entry into an exchange part that was this exchange's arrival; its end when it opened no span.
@@ -188,7 +217,7 @@ const Ledger::Moment& Ledger::arrival_near(std::int64_t start_ns, const Moment& 
   const auto distance = [start_ns](const Moment& m) {
     return m.at_ns > start_ns ? m.at_ns - start_ns : start_ns - m.at_ns;
   };
-  for (std::size_t i = 0; i < std::min(num_arrivals_, kMaxArrivals); ++i) {
+  for (std::size_t i = 0; i < num_arrivals_; ++i) {
     if (distance(arrivals_[i]) < distance(*nearest)) nearest = &arrivals_[i];
   }
   return *nearest;

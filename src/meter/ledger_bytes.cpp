@@ -52,7 +52,6 @@ void fields(Io& io, T& r) {
   io.plain(r.last_rank);
   parts(io, r.part_ns);
   io.time(r.off_cpu_ns);
-  io.time(r.busy_off_cpu_ns);
   io.clock(r.approach.start_ns);
   parts(io, r.approach.part_ns);
   io.time(r.approach.off_cpu_ns);
@@ -65,6 +64,7 @@ void fields(Io& io, T& r) {
   io.index_or_none(r.exchange, io.num_exchanges);
   io.plain(r.peer);
   io.interval(r.start_ns, r.end_ns);
+  io.time(r.idle_ns);
   io.time(r.off_cpu_ns);
 }
 template <class Io, class T>

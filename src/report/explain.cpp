@@ -135,8 +135,6 @@ Advice wait_advice(const Bill& bill, WaitCause cause) {
     case WaitCause::kCopying:
       return {"it packed or moved rows for longer",
               "give ranks the same number of tokens; compare their memory bandwidth"};
-    case WaitCause::kOwnWait:
-      return {"it waited for a third rank itself", "look at the rank it waits for: this wait ends with that one"};
     case WaitCause::kLag:
       return {"it was still busy with the exchange before", "look at the waits and copies of that exchange"};
     case WaitCause::kOther:

@@ -87,7 +87,7 @@ class RankTimeline {
     for (const LedgerWait& wait : ledger_.waits) {
       if (wait.start_ns > end_ns_) break;
       slice(fmt::format("wait for rank {}", wait.peer), "wait", kWaits, wait.start_ns, wait.end_ns,
-            {{"peer", std::int64_t{wait.peer}}, {"off CPU ns", wait.off_cpu_ns}});
+            {{"peer", std::int64_t{wait.peer}}, {"idle ns", wait.idle_ns}, {"off CPU ns", wait.off_cpu_ns}});
       if (wait.exchange < 0) continue;
       const LedgerExchange& x = ledger_.exchanges[static_cast<std::size_t>(wait.exchange)];
       const auto peer = arrivals.find({wait.peer, x.step, x.number, name_of(ledger_, x.name)});

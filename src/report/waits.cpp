@@ -47,12 +47,8 @@ double part(const PartTimes& parts, Part which) {
   return static_cast<double>(parts[static_cast<std::size_t>(which)]);
 }
 
-double copying(const LedgerExchange& exchange) {
-  double ns = 0;
-  for (const Part which : {Part::kPack, Part::kWire, Part::kLaunch}) {
-    ns += part(exchange.approach.part_ns, which) + part(exchange.part_ns, which);
-  }
-  return ns;
+double copying(const PartTimes& parts) {
+  return part(parts, Part::kPack) + part(parts, Part::kWire) + part(parts, Part::kLaunch);
 }
 
 // Hands out the length of a wait, cause by cause: none can explain more than is left.
@@ -74,29 +70,38 @@ class Explained {
   Split split_{};
 };
 
-// What the late peer did longer than the rank that waited for it, on the way to the same exchange: the surest evidence
-// first. `rows_share`: the part of the peer's compute that comes from its having more expert rows. `lag_ns`: by how
-// much later the peer left the exchange before.
-Split explain_wait(Rank me, const LedgerWait& wait, const LedgerExchange& mine, const LedgerExchange& theirs,
-                   double rows_share, double lag_ns) {
-  const auto ns = [](std::int64_t value) { return static_cast<double>(value); };
-  Explained explained(ns(wait.end_ns - wait.start_ns));
-  explained.take(WaitCause::kPlanted, ns(theirs.approach.planted_ns - mine.approach.planted_ns));
-  explained.take(WaitCause::kDescheduled,
-                 ns(wait.off_cpu_ns) + ns(theirs.approach.off_cpu_ns) + ns(theirs.busy_off_cpu_ns));
+// One wait and what is known of its two ranks.
+struct WaitEvidence {
+  const LedgerWait& wait;
+  const LedgerExchange& mine;
+  const LedgerExchange& theirs;
+  double rows_share = 0;  // the part of the peer's compute that comes from its having more expert rows
+  double lag_ns = 0;      // by how much later the peer left the exchange before
+};
 
-  const double compute = part(theirs.approach.part_ns, Part::kCompute);
-  const double excess =
-      compute - part(mine.approach.part_ns, Part::kCompute) - ns(theirs.approach.off_cpu_ns - mine.approach.off_cpu_ns);
-  const double by_rows = std::clamp(compute * rows_share, 0.0, std::max(excess, 0.0));
+// What the late peer did longer than the rank that waited for it, on the way to the same exchange: the surest evidence
+// first.
+Split explain_wait(const WaitEvidence& evidence) {
+  const auto ns = [](std::int64_t value) { return static_cast<double>(value); };
+  const LedgerExchange& mine = evidence.mine;
+  const LedgerExchange& theirs = evidence.theirs;
+  const auto longer = [&](Part which) {
+    return part(theirs.approach.part_ns, which) - part(mine.approach.part_ns, which);
+  };
+  Explained explained(ns(evidence.wait.idle_ns));
+  const double planted = ns(theirs.approach.planted_ns - mine.approach.planted_ns);
+  explained.take(WaitCause::kPlanted, planted);
+  explained.take(WaitCause::kDescheduled, ns(evidence.wait.off_cpu_ns) + ns(theirs.approach.off_cpu_ns));
+  const double computed =
+      std::max(longer(Part::kCompute) - ns(theirs.approach.off_cpu_ns - mine.approach.off_cpu_ns), 0.0);
+  const double by_rows = std::min(part(theirs.approach.part_ns, Part::kCompute) * evidence.rows_share, computed);
   explained.take(WaitCause::kExpertLoad, by_rows);
-  explained.take(WaitCause::kCompute, excess - by_rows);
-  explained.take(WaitCause::kCopying, copying(theirs) - copying(mine));
-  if (theirs.last_rank != me) explained.take(WaitCause::kOwnWait, ns(theirs.wait_ns));
-  explained.take(WaitCause::kLag, lag_ns);
-  const double planted_more = ns(theirs.approach.planted_ns - mine.approach.planted_ns);
-  explained.take(WaitCause::kOther, part(theirs.approach.part_ns, Part::kOther) -
-                                        part(mine.approach.part_ns, Part::kOther) - std::max(planted_more, 0.0));
+  explained.take(WaitCause::kCompute, computed - by_rows);
+  explained.take(WaitCause::kCopying, copying(theirs.approach.part_ns) - copying(mine.approach.part_ns));
+  explained.take(WaitCause::kLag, evidence.lag_ns);
+  explained.take(WaitCause::kOther, longer(Part::kOther) - std::max(planted, 0.0));
+  // Within the exchange, an algorithm may copy before it tells its peers that it has come.
+  explained.take(WaitCause::kCopying, copying(theirs.part_ns) - copying(mine.part_ns));
   return explained.finish();
 }
 
@@ -109,13 +114,13 @@ class WaitExplainer {
   Split explain(std::size_t rank, const LedgerWait& wait) const {
     const RankLedger& me = ledgers_[rank];
     const Occurrence* theirs = match(me, wait);
-    if (!theirs) return Explained(static_cast<double>(wait.end_ns - wait.start_ns)).finish();
-    const LedgerExchange& mine = me.exchanges[static_cast<std::size_t>(wait.exchange)];
-    const auto peer = static_cast<std::size_t>(wait.peer);
-    const double lag = static_cast<double>((theirs->exchange->approach.start_ns + ledgers_[peer].clock_offset_ns) -
-                                           (mine.approach.start_ns + me.clock_offset_ns));
-    const double rows_share = more_rows_share(static_cast<Rank>(rank), wait.peer, *theirs);
-    return explain_wait(static_cast<Rank>(rank), wait, mine, *theirs->exchange, rows_share, lag);
+    if (!theirs) return Explained(static_cast<double>(wait.idle_ns)).finish();
+    const RankLedger& peer = ledgers_[static_cast<std::size_t>(wait.peer)];
+    WaitEvidence evidence{wait, me.exchanges[static_cast<std::size_t>(wait.exchange)], *theirs->exchange};
+    evidence.rows_share = more_rows_share(static_cast<Rank>(rank), wait.peer, *theirs);
+    evidence.lag_ns = static_cast<double>((evidence.theirs.approach.start_ns + peer.clock_offset_ns) -
+                                          (evidence.mine.approach.start_ns + me.clock_offset_ns));
+    return explain_wait(evidence);
   }
 
  private:
@@ -205,7 +210,7 @@ void explain_waits(const std::vector<RankLedger>& ledgers, std::size_t steps, co
 
 const char* cause_id(WaitCause cause) {
   static constexpr std::array<const char*, kNumWaitCauses> kIds{
-      "planted-delay", "descheduled", "expert-load", "compute", "copying", "own-wait", "lag", "other", "unknown"};
+      "planted-delay", "descheduled", "expert-load", "compute", "copying", "lag", "other", "unknown"};
   return kIds[static_cast<std::size_t>(cause)];
 }
 
@@ -215,7 +220,6 @@ const char* cause_text(WaitCause cause) {
                                                                   "expert load",
                                                                   "slower compute",
                                                                   "slower copying",
-                                                                  "its own wait for another rank",
                                                                   "late from the exchange before",
                                                                   "work outside compute and exchanges",
                                                                   "unknown"};

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
@@ -193,6 +194,27 @@ TEST(Ledger, NothingIsAllocatedWithinAStep) {
   EXPECT_EQ(record.records_dropped, 3 * 1 + 1);  // an exchange a step, and the fourth step
   EXPECT_EQ(record.names.at(static_cast<std::size_t>(record.spans[1].name)),
             "a name that is longer than any small string buffer would hold");
+}
+
+TEST(Ledger, ManyWaitsOfOneExchangeAreAddedUp) {
+  Ledger ledger(0, 1, 2, 10);
+  ledger.begin_step();
+  const std::int64_t start = now_ns();
+  for (std::int64_t i = 0; i < 100; ++i) {  // for each of three peers in turn, in a chunk of its own
+    Span pack(&ledger, Part::kPack, "chunk");
+    ledger.waited({static_cast<Rank>(i % 3), 10 * i, 10 * i + 5, 1});
+  }
+  ledger.exchanged(exchange_now(start, 1));
+  ledger.end_step();
+  const RankLedger& record = ledger.record();
+  std::array<std::int64_t, 3> idle{};
+  for (const LedgerWait& wait : record.waits) idle[static_cast<std::size_t>(wait.peer)] += wait.idle_ns;
+  EXPECT_EQ(idle, (std::array<std::int64_t, 3>{34 * 5, 33 * 5, 33 * 5}));
+  EXPECT_EQ(record.waits.size(), 8u);
+  EXPECT_EQ(record.exchanges.at(0).off_cpu_ns, 100);
+  EXPECT_EQ(record.records_dropped, 0);
+  // All chunks lie within the exchange, however many: its arrival is the first.
+  EXPECT_EQ(at(record.exchanges[0].approach.part_ns, Part::kPack), 0);
 }
 
 TEST(Ledger, OutsideStepsEverythingIsIgnored) {

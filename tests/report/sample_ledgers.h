@@ -106,7 +106,7 @@ class Simulation {
       const std::int64_t idle = all_there - now_[r];
       if (idle > 0) {
         ledger.waits.push_back({step, static_cast<std::int32_t>(ledger.exchanges.size()), last_rank, local(r, now_[r]),
-                                local(r, all_there), 0});
+                                local(r, all_there), idle, 0});
       }
       spend(r, Part::kWait, idle, name);
       spend(r, Part::kWire, plans_[r].wire_ns, name);

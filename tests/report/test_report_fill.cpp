@@ -128,7 +128,7 @@ TEST(FillBill, SlowerCopyingDelaysTheSameExchangeAndTheNext) {
   const Bill wire = sample::bill_of(Simulation(plans).run(1));
   EXPECT_EQ(wire.ranks[0].waited_for.at(0).rank, 1);
   EXPECT_DOUBLE_EQ(wire.ranks[0].waited_for[0].us, 300);
-  EXPECT_EQ(by_cause(wire.ranks[0].waited_for[0], WaitCause::kUnknown), 0);
+  EXPECT_DOUBLE_EQ(by_cause(wire.ranks[0].waited_for[0], WaitCause::kLag), 300);
 }
 
 TEST(FillBill, LagTravelsIntoTheNextStep) {
@@ -140,11 +140,21 @@ TEST(FillBill, LagTravelsIntoTheNextStep) {
   EXPECT_EQ(bill.ranks[0].waited_for[0].cause, WaitCause::kLag);
 }
 
+TEST(FillBill, DescheduledInTheExchangeBefore) {
+  auto plans = sample::even_plans(2);
+  plans[1].wire_ns += 300 * kUs;
+  auto ledgers = Simulation(plans).run(1);
+  ledgers[1].exchanges[1].approach.off_cpu_ns = 250 * kUs;
+  const Bill bill = sample::bill_of(ledgers);
+  EXPECT_DOUBLE_EQ(by_cause(bill.ranks[0].waited_for.at(0), WaitCause::kDescheduled), 250);
+  EXPECT_DOUBLE_EQ(by_cause(bill.ranks[0].waited_for[0], WaitCause::kLag), 50);
+}
+
 TEST(FillBill, AWaitWithoutAnExchangeOrAPeerIsUnknown) {
   auto ledgers = Simulation(sample::even_plans(2)).run(1);
-  ledgers[0].waits.push_back({0, -1, 1, 5000, 9000, 0});
-  ledgers[0].waits.push_back({0, 0, 77, 5000, 6000, 0});
-  ledgers[0].waits.push_back({0, 0, kNoRank, 5000, 5500, 0});
+  ledgers[0].waits.push_back({0, -1, 1, 5000, 9000, 4000, 0});
+  ledgers[0].waits.push_back({0, 0, 77, 5000, 6000, 1000, 0});
+  ledgers[0].waits.push_back({0, 0, kNoRank, 5000, 5500, 500, 0});
   const Bill bill = sample::bill_of(ledgers);
   ASSERT_EQ(bill.ranks[0].waited_for.size(), 3u);
   for (const BillWaitedFor& waited : bill.ranks[0].waited_for) EXPECT_EQ(waited.cause, WaitCause::kUnknown);

@@ -39,8 +39,9 @@ struct SpanRecord {
 struct Approach {
   std::int64_t start_ns = 0;  // end of the previous exchange, or the step's start
   PartTimes part_ns{};
-  // Wall time minus CPU time of the rank's thread, without planted delays and idle waits. A thread that spins in its
-  // team's barrier is on the CPU; one that sleeps there counts as off it.
+  // Wall time minus CPU time of the rank's thread since its previous arrival (or the step's start), without planted
+  // delays and idle waits; at least, as a wait also spins. Read at most every 200 us: the clock is a system call. A
+  // thread that spins in its team's barrier is on the CPU; one that sleeps there counts as off it.
   std::int64_t off_cpu_ns = 0;
   std::int64_t planted_ns = 0;  // inside spans named kPlantedDelay
 };
@@ -54,9 +55,8 @@ struct LedgerExchange {
   std::int64_t logical_bytes = 0, physical_bytes = 0, internode_bytes = 0;
   std::int64_t wait_ns = 0, transfer_ns = 0;
   Rank last_rank = kNoRank;
-  PartTimes part_ns{};               // from arrival to end
-  std::int64_t off_cpu_ns = 0;       // involuntarily off the CPU while it spun for a peer
-  std::int64_t busy_off_cpu_ns = 0;  // off the CPU while it should have worked, at least
+  PartTimes part_ns{};          // from arrival to end
+  std::int64_t off_cpu_ns = 0;  // involuntarily off the CPU while it spun for a peer
   Approach approach;
 };
 
@@ -65,6 +65,7 @@ struct LedgerWait {
   std::int32_t exchange = -1;  // index into RankLedger::exchanges, -1: outside any
   Rank peer = kNoRank;
   std::int64_t start_ns = 0, end_ns = 0;
+  std::int64_t idle_ns = 0;  // end - start, and that of later waits for the same peer where one exchange had many
   std::int64_t off_cpu_ns = 0;
 };
 
@@ -95,7 +96,7 @@ struct RankLedger {
 
 // Records the spans of measured steps into memory reserved and touched at construction; when a buffer is full further
 // records are counted as dropped. Nothing is allocated between begin_step and end_step. Outside of them everything is
-// ignored. A span costs two clock reads and an exchange two of the thread's CPU clock. From the rank's thread only.
+// ignored. A span costs two clock reads. From the rank's thread only.
 //
 // The exchange's side: its first span (pack, wire, wait or launch, from outside of these) opens at its arrival,
 // ExchangeRecord::start_ns, and exchanged() comes at its end. waited() of an exchange comes before its exchanged().
@@ -118,6 +119,7 @@ class Ledger final : public Observer {
   static constexpr std::size_t kMaxDepth = 32;    // deeper spans are charged to the one they lie in
   static constexpr std::size_t kMaxNames = 256;   // later names are shown as the first
   static constexpr std::size_t kMaxArrivals = 8;  // entries into exchange parts remembered per exchange
+  static constexpr std::size_t kMaxWaits = 8;     // of one exchange kept apart
 
   struct Open {
     Part part = Part::kOther;
@@ -127,13 +129,16 @@ class Ledger final : public Observer {
   };
   // All running totals of the step at one instant; differences of two are what happened between them.
   struct Moment {
-    std::int64_t at_ns = 0, cpu_ns = 0, planted_ns = 0;
+    std::int64_t at_ns = 0, planted_ns = 0, off_cpu_ns = 0;
     PartTimes part_ns{};
   };
 
   void charge(std::int64_t now);
+  void note_arrival(std::int64_t now);
+  void read_cpu(std::int64_t now);
   void close_innermost(std::int64_t now);
   void publish_names();
+  bool fold_wait(const WaitRecord& wait);
   Moment moment(std::int64_t now) const;
   const Moment& arrival_near(std::int64_t start_ns, const Moment& end) const;
   std::int32_t intern(const char* name);
@@ -143,9 +148,12 @@ class Ledger final : public Observer {
   std::array<Open, kMaxDepth> open_{};
   std::size_t depth_ = 0, too_deep_ = 0;
   StepRecord step_;
-  std::int64_t planted_ns_ = 0;
-  std::int64_t mark_ns_ = 0;  // up to here time has been charged
-  Moment previous_end_;       // of the previous exchange, or the step's start
+  std::int64_t planted_ns_ = 0, off_cpu_ns_ = 0;
+  std::int64_t mark_ns_ = 0;      // up to here time has been charged
+  Moment cpu_mark_;               // when the thread's CPU clock was last read, and
+  std::int64_t cpu_mark_ns_ = 0;  // what it said
+  Moment previous_arrival_;
+  Moment previous_end_;  // of the previous exchange, or the step's start
   std::array<Moment, kMaxArrivals> arrivals_{};
   std::size_t num_arrivals_ = 0;
   std::size_t first_wait_ = 0;  // of record_.waits, not yet owned by an exchange

@@ -56,12 +56,11 @@ enum class WaitCause : std::uint8_t {
   kExpertLoad,   // its experts had more rows
   kCompute,      // it computed longer for the same rows
   kCopying,      // it packed or moved rows for longer
-  kOwnWait,      // it waited itself, for a third rank
   kLag,          // it left the exchange before later
   kOther,        // it spent longer outside compute and exchanges
   kUnknown,
 };
-inline constexpr int kNumWaitCauses = 9;
+inline constexpr int kNumWaitCauses = 8;
 
 // Whom a rank waited for, per step, and the cause that explains the most of it.
 struct BillWaitedFor {

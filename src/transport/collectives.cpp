@@ -17,7 +17,7 @@ namespace {
 // chunks are used in turn. A rank that fills one for the second time has seen everybody post the collective in between,
 // and they posted it after they had read the first filling.
 constexpr std::size_t kSlotBytes = 4096;
-constexpr std::size_t kChunkFloats = std::size_t{256} << 10;  // two ranks' chunks stay in the caches
+constexpr std::size_t kChunkFloats = std::size_t{128} << 10;  // the chunks of a few ranks stay in the caches
 constexpr std::size_t kScratchBytes = 2 * kSlotBytes + 2 * kChunkFloats * sizeof(float);
 
 std::byte* slot(const Window& scratch, Rank rank, std::uint64_t turn) {

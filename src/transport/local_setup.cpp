@@ -11,6 +11,8 @@
 namespace moetax {
 namespace {
 
+constexpr std::size_t kMaxWindowBytes = std::size_t{1} << 46;  // all ranks together; half of a process's addresses
+
 // Behind the last rank's region: how many ranks hold the window, so that the last one gives its pages back.
 struct WindowTail {
   std::atomic<std::uint32_t> holders;
@@ -48,21 +50,27 @@ Result<Window> LocalCommunicator::make_window(std::string_view name, std::size_t
   mine.bytes = bytes;
   MOETAX_TRY(begin_call(mine, deadline));
 
-  std::vector<std::size_t> sizes;
-  std::vector<std::size_t> starts;
+  std::vector<std::size_t> sizes(members_.size());
+  std::vector<std::size_t> starts(members_.size());
   std::size_t total = 0;
-  for (Rank peer = 0; peer < size(); ++peer) {
-    sizes.push_back(offer_of(peer).bytes);
-    starts.push_back(total);
-    total += round_to_grain(sizes.back());
+  for (std::size_t peer = 0; peer < members_.size(); ++peer) {
+    sizes[peer] = offer_of(static_cast<Rank>(peer)).bytes;
+    starts[peer] = total;
+    if (sizes[peer] > kMaxWindowBytes - total) {  // the same on all ranks, so nobody is left waiting
+      return moetax::fail(ErrorCode::kUnavailable, fmt::format("window \"{}\": rank {} asks for {} bytes, beyond the "
+                                                               "address space",
+                                                               name, world_rank(static_cast<Rank>(peer)), sizes[peer]));
+    }
+    total += round_to_grain(sizes[peer]);
   }
   MOETAX_ASSIGN(const Range range, share_range(mine, 0, total + sizeof(WindowTail), deadline));
   auto hold = std::make_shared<WindowHold>(job_.segment, range.mapping, range.offset, total);
   // The last to hold the window gives its pages back, so nobody may let go before everybody holds it.
   MOETAX_TRY(meet(mine, deadline));
 
-  std::vector<std::byte*> base;
-  for (const std::size_t start : starts) base.push_back(range.mapping->data() + start);
+  std::vector<std::byte*> base(starts.size());
+  std::transform(starts.begin(), starts.end(), base.begin(),
+                 [&](std::size_t start) { return range.mapping->data() + start; });
   prefer_own_numa_node(base[static_cast<std::size_t>(rank_)], bytes);
   return Window(std::move(hold), std::move(base), std::move(sizes), rank_);
 }
@@ -99,8 +107,8 @@ Result<void> LocalCommunicator::meet(const Offer& mine, Deadline deadline) {
 // The first round of a call, in which the ranks find out whether they all make the same one.
 Result<void> LocalCommunicator::begin_call(const Offer& mine, Deadline deadline) {
   MOETAX_TRY(meet(mine, deadline));
-  std::vector<std::string> calls;
-  for (Rank peer = 0; peer < size(); ++peer) calls.push_back(offer_of(peer).text());
+  std::vector<std::string> calls(members_.size());
+  std::transform(everyone_.begin(), everyone_.end(), calls.begin(), [&](Rank peer) { return offer_of(peer).text(); });
   if (std::equal(calls.begin() + 1, calls.end(), calls.begin())) return {};
   return Unexpected(disagreement("the set-up call", members_, calls));
 }

@@ -5,6 +5,7 @@
 #include <linux/mempolicy.h>
 #include <sched.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -61,6 +62,11 @@ Result<std::uint64_t> Segment::allocate(std::size_t bytes) {
 }
 
 Result<void> Segment::grow(std::uint64_t bytes) {
+  rlimit limit{};  // beyond it, growing would not fail but raise a deadly signal
+  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && bytes > limit.rlim_cur) {
+    errno = EFBIG;
+    return refused("reserve", bytes);
+  }
   if (ftruncate(file_, static_cast<off_t>(bytes)) == 0) return {};
   // The seal refuses to shrink: another rank has grown the file beyond this range, which is as good.
   if (errno == EPERM) return {};

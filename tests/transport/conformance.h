@@ -282,6 +282,18 @@ TEST_P(Conformance, AWindowReservesAddressSpaceOnly) {
   });
 }
 
+TEST_P(Conformance, AWindowBeyondTheAddressSpaceIsRefusedOnAllRanks) {
+  expect_all_zero([](Communicator& comm) {
+    for (const std::size_t bytes : {~std::size_t{0}, ~std::size_t{0} - 4096, std::size_t{1} << 50}) {
+      const auto window = comm.make_window("endless", comm.rank() == comm.size() - 1 ? bytes : 1, patience());
+      REQUIRE(!window && window.error().code == ErrorCode::kUnavailable);
+      REQUIRE(window.error().message.find("endless") != std::string::npos);
+    }
+    REQUIRE_OK(comm.make_window("modest", 1, patience()));
+    return 0;
+  });
+}
+
 TEST_P(Conformance, AWindowOutlivesItsOtherHoldersAndItsCommunicator) {
   expect_all_zero([](Communicator& comm) {
     auto collectives = Collectives::create(comm, patience());

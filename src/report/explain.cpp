@@ -139,6 +139,9 @@ Advice wait_advice(const Bill& bill, WaitCause cause) {
       return {"it was still busy with the exchange before", "look at the waits and copies of that exchange"};
     case WaitCause::kOther:
       return {"it did other work on the way", "move that work out of the step, or do the same on every rank"};
+    case WaitCause::kWakeUp:
+      return {"it had come already, this rank slept or had no core when it did",
+              "use no more ranks x threads than cores, and keep other work off them"};
     case WaitCause::kUnknown:
       break;
   }

@@ -82,7 +82,8 @@ std::string machine_line(const Bill& bill) {
   if (!host.isa.empty()) items.push_back(host.isa);
   items.push_back(plural(static_cast<std::size_t>(std::max(host.cores, 0)), "core"));
   if (host.memory_bytes > 0) items.push_back(bytes_text(static_cast<double>(host.memory_bytes)));
-  for (const std::string* text : {&host.kernel, &bill.gemm, &bill.mpi, &bill.pinning, &host.huge_pages}) {
+  const std::string mpi = bill.mpi.empty() ? "" : "MPI " + bill.mpi;
+  for (const std::string* text : {&host.kernel, &bill.gemm, &mpi, &bill.pinning, &host.huge_pages}) {
     if (!text->empty()) items.push_back(*text);
   }
   return fmt::format("{}", fmt::join(items, "; "));

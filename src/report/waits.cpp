@@ -75,8 +75,9 @@ struct WaitEvidence {
   const LedgerWait& wait;
   const LedgerExchange& mine;
   const LedgerExchange& theirs;
-  double rows_share = 0;  // the part of the peer's compute that comes from its having more expert rows
-  double lag_ns = 0;      // by how much later the peer left the exchange before
+  double rows_share = 0;        // the part of the peer's compute that comes from its having more expert rows
+  double lag_ns = 0;            // by how much later the peer left the exchange before
+  double after_arrival_ns = 0;  // of the wait
 };
 
 // What the late peer did longer than the rank that waited for it, on the way to the same exchange: the surest evidence
@@ -100,8 +101,12 @@ Split explain_wait(const WaitEvidence& evidence) {
   explained.take(WaitCause::kCopying, copying(theirs.approach.part_ns) - copying(mine.approach.part_ns));
   explained.take(WaitCause::kLag, evidence.lag_ns);
   explained.take(WaitCause::kOther, longer(Part::kOther) - std::max(planted, 0.0));
-  // Within the exchange, an algorithm may copy before it tells its peers that it has come.
-  explained.take(WaitCause::kCopying, copying(theirs.part_ns) - copying(mine.part_ns));
+  // What of the wait came after the peer's arrival: an algorithm may copy before it tells its peers, and they may be
+  // asleep when it does.
+  const double before_told =
+      std::clamp(copying(theirs.part_ns) - copying(mine.part_ns), 0.0, evidence.after_arrival_ns);
+  explained.take(WaitCause::kCopying, before_told);
+  explained.take(WaitCause::kWakeUp, evidence.after_arrival_ns - before_told);
   return explained.finish();
 }
 
@@ -118,8 +123,11 @@ class WaitExplainer {
     const RankLedger& peer = ledgers_[static_cast<std::size_t>(wait.peer)];
     WaitEvidence evidence{wait, me.exchanges[static_cast<std::size_t>(wait.exchange)], *theirs->exchange};
     evidence.rows_share = more_rows_share(static_cast<Rank>(rank), wait.peer, *theirs);
-    evidence.lag_ns = static_cast<double>((evidence.theirs.approach.start_ns + peer.clock_offset_ns) -
-                                          (evidence.mine.approach.start_ns + me.clock_offset_ns));
+    const std::int64_t ahead_ns = peer.clock_offset_ns - me.clock_offset_ns;
+    evidence.lag_ns =
+        static_cast<double>(evidence.theirs.approach.start_ns + ahead_ns - evidence.mine.approach.start_ns);
+    const std::int64_t arrival_ns = std::max(evidence.theirs.start_ns + ahead_ns, wait.start_ns);
+    evidence.after_arrival_ns = static_cast<double>(std::max<std::int64_t>(wait.end_ns - arrival_ns, 0));
     return explain_wait(evidence);
   }
 
@@ -210,7 +218,7 @@ void explain_waits(const std::vector<RankLedger>& ledgers, std::size_t steps, co
 
 const char* cause_id(WaitCause cause) {
   static constexpr std::array<const char*, kNumWaitCauses> kIds{
-      "planted-delay", "descheduled", "expert-load", "compute", "copying", "lag", "other", "unknown"};
+      "planted-delay", "descheduled", "expert-load", "compute", "copying", "lag", "other", "wake-up", "unknown"};
   return kIds[static_cast<std::size_t>(cause)];
 }
 
@@ -222,6 +230,7 @@ const char* cause_text(WaitCause cause) {
                                                                   "slower copying",
                                                                   "late from the exchange before",
                                                                   "work outside compute and exchanges",
+                                                                  "woken late",
                                                                   "unknown"};
   return kTexts[static_cast<std::size_t>(cause)];
 }

@@ -150,6 +150,16 @@ TEST(FillBill, DescheduledInTheExchangeBefore) {
   EXPECT_DOUBLE_EQ(by_cause(bill.ranks[0].waited_for[0], WaitCause::kLag), 50);
 }
 
+TEST(FillBill, AWaitThatOutlastsThePeersArrivalIsAWakeUp) {
+  auto plans = sample::even_plans(2);
+  plans[1].clock_offset_ns = 3000 * kUs;
+  auto ledgers = Simulation(plans).run(1);
+  const std::int64_t start = ledgers[0].exchanges[0].start_ns;
+  ledgers[0].waits.push_back({0, 0, 1, start, start + 50 * kUs, 50 * kUs, 0});
+  const Bill bill = sample::bill_of(ledgers);
+  EXPECT_DOUBLE_EQ(by_cause(bill.ranks[0].waited_for.at(0), WaitCause::kWakeUp), 50);
+}
+
 TEST(FillBill, AWaitWithoutAnExchangeOrAPeerIsUnknown) {
   auto ledgers = Simulation(sample::even_plans(2)).run(1);
   ledgers[0].waits.push_back({0, -1, 1, 5000, 9000, 4000, 0});

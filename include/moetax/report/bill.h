@@ -58,9 +58,10 @@ enum class WaitCause : std::uint8_t {
   kCopying,      // it packed or moved rows for longer
   kLag,          // it left the exchange before later
   kOther,        // it spent longer outside compute and exchanges
+  kWakeUp,       // it had come, but the waiting rank noticed later: it slept or had no core
   kUnknown,
 };
-inline constexpr int kNumWaitCauses = 8;
+inline constexpr int kNumWaitCauses = 9;
 
 // Whom a rank waited for, per step, and the cause that explains the most of it.
 struct BillWaitedFor {

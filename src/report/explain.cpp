@@ -109,13 +109,19 @@ struct Advice {
   std::string cause, fix;
 };
 
+bool oversubscribed(const Bill& bill) {
+  return bill.config.ranks * bill.config.threads > bill.machine.cores;
+}
+
+Advice turns_advice(const Bill& bill) {
+  const auto threads = static_cast<std::size_t>(bill.config.ranks * bill.config.threads);
+  const auto cores = static_cast<std::size_t>(bill.machine.cores);
+  return {fmt::format("{} on {}: the kernel lets them take turns", plural(threads, "thread"), plural(cores, "core")),
+          fmt::format("use at most {} ranks x threads here, or more cores", cores)};
+}
+
 Advice descheduled_advice(const Bill& bill) {
-  const int threads = bill.config.ranks * bill.config.threads;
-  if (threads > bill.machine.cores) {
-    return {fmt::format("{} on {}: the kernel takes turns", plural(static_cast<std::size_t>(threads), "thread"),
-                        plural(static_cast<std::size_t>(bill.machine.cores), "core")),
-            fmt::format("use at most {} ranks x threads here, or more cores", bill.machine.cores)};
-  }
+  if (oversubscribed(bill)) return turns_advice(bill);
   return {"something else ran on the ranks' cores",
           "keep other work off these cores (cgroup or isolated cores) and pin each rank to its own"};
 }
@@ -237,6 +243,11 @@ void add_launch(const Bill& bill, std::vector<Candidate>& out) {
   finding.fix =
       "batch more tokens into a step: the cost per token falls in proportion; twice the tokens save half of it";
   finding.gain_us_estimate = us / 2;
+  if (oversubscribed(bill)) {  // a woken peer takes the core at once, in the middle of the launch
+    finding.cause = turns_advice(bill).cause;
+    finding.fix = turns_advice(bill).fix;
+    finding.gain_us_estimate.reset();
+  }
   out.push_back(candidate);
 }
 

@@ -92,12 +92,14 @@ Split explain_wait(const WaitEvidence& evidence) {
   Explained explained(ns(evidence.wait.idle_ns));
   const double planted = ns(theirs.approach.planted_ns - mine.approach.planted_ns);
   explained.take(WaitCause::kPlanted, planted);
-  explained.take(WaitCause::kDescheduled, ns(evidence.wait.off_cpu_ns) + ns(theirs.approach.off_cpu_ns));
-  const double computed =
-      std::max(longer(Part::kCompute) - ns(theirs.approach.off_cpu_ns - mine.approach.off_cpu_ns), 0.0);
-  const double by_rows = std::min(part(theirs.approach.part_ns, Part::kCompute) * evidence.rows_share, computed);
+  explained.take(WaitCause::kDescheduled, ns(evidence.wait.off_cpu_ns));
+  // Off the CPU beyond what the waiter was too: with more ranks than cores all take turns, and more rows take more.
+  const double off_cpu = std::max(ns(theirs.approach.off_cpu_ns - mine.approach.off_cpu_ns), 0.0);
+  const double computing = std::max(part(theirs.approach.part_ns, Part::kCompute) - off_cpu, 0.0);
+  const double by_rows = std::clamp(computing * evidence.rows_share, 0.0, std::max(longer(Part::kCompute), 0.0));
   explained.take(WaitCause::kExpertLoad, by_rows);
-  explained.take(WaitCause::kCompute, computed - by_rows);
+  explained.take(WaitCause::kDescheduled, off_cpu);
+  explained.take(WaitCause::kCompute, longer(Part::kCompute) - by_rows - off_cpu);
   explained.take(WaitCause::kCopying, copying(theirs.approach.part_ns) - copying(mine.approach.part_ns));
   explained.take(WaitCause::kLag, evidence.lag_ns);
   explained.take(WaitCause::kOther, longer(Part::kOther) - std::max(planted, 0.0));

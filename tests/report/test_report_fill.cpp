@@ -150,6 +150,33 @@ TEST(FillBill, DescheduledInTheExchangeBefore) {
   EXPECT_DOUBLE_EQ(by_cause(bill.ranks[0].waited_for[0], WaitCause::kLag), 50);
 }
 
+// Eight ranks on two cores: everybody is off the CPU in proportion to what it computes, and more rows are the reason.
+TEST(FillBill, MoreRowsExplainLongerTurns) {
+  auto plans = sample::even_plans(2);
+  plans[0].expert_tokens = plans[1].expert_tokens = {50, 50, 50, 50, 150, 150, 150, 150};
+  for (std::size_t r = 0; r < 2; ++r) {
+    plans[r].experts_ns = (r == 0 ? 1000 : 3000) * kUs;
+    plans[r].asleep_ns = (r == 0 ? 1000 : 3000) * kUs;
+  }
+  const Bill bill = sample::bill_of(Simulation(plans).run(1));
+  const BillWaitedFor& waited = bill.ranks[0].waited_for.at(0);
+  EXPECT_DOUBLE_EQ(waited.us, 4000);
+  EXPECT_EQ(waited.cause, WaitCause::kExpertLoad);
+  EXPECT_NEAR(by_cause(waited, WaitCause::kExpertLoad), 4000.0 * 2 / 3, 1e-6);
+}
+
+TEST(FillBill, ManyTurnsAreNoFixedCost) {
+  auto plans = sample::even_plans(2);
+  for (RankPlan& plan : plans) plan.launch_ns = 2000 * kUs;
+  Bill bill = sample::bill_of(Simulation(plans).run(1));
+  EXPECT_EQ(bill.findings.at(0).id, "launch-bound");
+  EXPECT_DOUBLE_EQ(bill.findings[0].gain_us_estimate.value_or(0), 2000);
+  bill.machine.cores = 1;
+  explain(bill);
+  EXPECT_FALSE(bill.findings.at(0).gain_us_estimate.has_value());
+  EXPECT_NE(bill.findings[0].cause.find("2 threads on 1 core"), std::string::npos);
+}
+
 TEST(FillBill, AWaitThatOutlastsThePeersArrivalIsAWakeUp) {
   auto plans = sample::even_plans(2);
   plans[1].clock_offset_ns = 3000 * kUs;

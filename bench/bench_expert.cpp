@@ -117,11 +117,11 @@ void many_rows(FeedForward& experts, std::int64_t rows, double reach) {
 }
 
 // `tokens` tokens choose 6 experts each, as a router that is not trained would.
-std::vector<std::int32_t> route(int tokens) {
+std::vector<std::int32_t> route(std::int64_t tokens) {
   std::vector<std::int32_t> count(kExperts, 0);
   const RandomStream random(5, 6);
   std::uint64_t draw = 0;
-  for (int t = 0; t < tokens; ++t) {
+  for (std::int64_t t = 0; t < tokens; ++t) {
     std::vector<int> chosen;
     while (chosen.size() < 6) {
       const int e = static_cast<int>(random.bits(draw++) % kExperts);
@@ -132,7 +132,7 @@ std::vector<std::int32_t> route(int tokens) {
   return count;
 }
 
-void decode(FeedForward& experts, int tokens) {
+void decode(FeedForward& experts, std::int64_t tokens) {
   const std::vector<std::int32_t> count = route(tokens);
   Buffer x(6 * tokens, kHidden), y(6 * tokens, kHidden);
   const std::size_t expert_bytes = experts.weight_bytes() / kExperts;
@@ -160,18 +160,14 @@ void decode(FeedForward& experts, int tokens) {
              static_cast<double>(active) * static_cast<double>(expert_bytes) / fastest.median_us * 1e-3);
 }
 
-int run_all() {
-  fmt::print("{}\n", gemm_description());
-  FeedForward experts = make_experts();
-  decode(experts, 8);
-  many_rows(experts, 256, 0.9);
-  many_rows(experts, 64, 0.8);
-  return 0;
-}
-
 }  // namespace
 }  // namespace moetax::bench
 
-int main() {
-  return moetax::bench::run_all();
+int main() {  // NOLINT(bugprone-exception-escape)
+  using namespace moetax;
+  fmt::print("{}\n", gemm_description());
+  FeedForward experts = bench::make_experts();
+  bench::decode(experts, 8);
+  bench::many_rows(experts, 256, 0.9);
+  bench::many_rows(experts, 64, 0.8);
 }

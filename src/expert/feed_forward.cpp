@@ -165,8 +165,9 @@ Result<void> FeedForward::fill_weights(int expert,
   MOETAX_TRY(make(0, 2 * i, h, impl.pack13, impl.w13[expert]));
   MOETAX_TRY(make(1, h, i, impl.pack2, impl.w2[expert]));
   if (impl.shape.bias) {
-    row(2, 0, std::span(impl.b13).subspan(expert * 2 * i, 2 * i));
-    row(3, 0, std::span(impl.b2).subspan(expert * h, h));
+    const auto e = static_cast<std::size_t>(expert);
+    row(2, 0, std::span(impl.b13).subspan(e * 2 * i, 2 * i));
+    row(3, 0, std::span(impl.b2).subspan(e * h, h));
   }
   return {};
 }

@@ -39,10 +39,12 @@ const bool& inside_on_main = moetax::inside_gemm_library();
 #if MOETAX_OWNS_MALLOC
 // operator new and the library's own allocator end up here too.
 extern "C" {
+// NOLINTBEGIN(bugprone-reserved-identifier): glibc's names for what is replaced here
 void* __libc_malloc(std::size_t bytes);
 void* __libc_calloc(std::size_t count, std::size_t bytes);
 void* __libc_realloc(void* old, std::size_t bytes);
 void* __libc_memalign(std::size_t alignment, std::size_t bytes);
+// NOLINTEND(bugprone-reserved-identifier)
 
 void* malloc(std::size_t bytes) {
   count();
@@ -96,7 +98,8 @@ TEST_P(Allocations, TheCounterCounts) {
 }
 
 TEST_P(Allocations, NoneOfOursInTheSteadyState) {
-  const auto& [dtype, threads] = GetParam();
+  const DType dtype = std::get<0>(GetParam());
+  const int threads = std::get<1>(GetParam());
   const FfnShape shape{.hidden = 96, .inter = 40, .bias = true};
   // The second problem has row counts that the first has not seen.
   test::Problem warm(shape, dtype, {300, 0, 33, 600}), next(shape, dtype, {17, 5, 259, 640});
@@ -106,7 +109,7 @@ TEST_P(Allocations, NoneOfOursInTheSteadyState) {
   const auto run = [&](test::Problem& p) {
     test::OwnedRows y(dtype, p.rows, 96);
     test::Gradients gradients(p);
-    std::vector<float> logits(p.rows * 8), d_w(8 * 96), d_x(p.rows * 96);
+    std::vector<float> logits(p.rows * 8), d_w(std::size_t{8} * 96), d_x(p.rows * 96);
     return allocations_of([&] {
       ffn.forward(p.in(), y.view(), &saved);
       gradients.run(p, ffn, &saved);

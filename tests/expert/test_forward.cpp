@@ -10,7 +10,6 @@
 namespace moetax {
 namespace {
 
-using test::normals;
 using test::OwnedRows;
 using test::Problem;
 using testing::HasSubstr;

@@ -86,7 +86,7 @@ TEST_P(LinearTest, GradientsMatchDouble) {
 }
 
 TEST_P(LinearTest, BitsOfARowDoNotDependOnBatchOrThreads) {
-  for (const auto& [in, out] : {std::pair{2048, 64}, {2880, 32}, {61, 7}}) {
+  for (const auto& [in, out] : {std::pair{2048L, 64L}, {2880L, 32L}, {61L, 7L}}) {
     const LinearProblem p{300, in, out, dtype()};
     Linear linear = p.make(threads()), other = p.make(3 - threads());
     std::vector<float> expected(300 * out);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <thread>
 
 #include "expert/problem.h"
 
@@ -186,6 +187,27 @@ TEST(FeedForward, NaNStaysInItsRow) {
       EXPECT_EQ(y.row(i), clean.row(i));
     }
   }
+}
+
+// As ranks that are threads of one process do.
+TEST(FeedForward, EachThreadMayUseItsOwn) {
+  const Problem p({.hidden = 61, .inter = 35}, DType::kBf16, {40, 3});
+  FeedForward alone = p.make(1);
+  const OwnedRows expected = p.forward(alone);
+  test::Gradients gradients(p);
+  gradients.run(p, alone, nullptr);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < 4; ++rank) {
+    threads.emplace_back([&] {
+      FeedForward ffn = p.make(1);
+      FfnSaved saved;
+      EXPECT_EQ(p.forward(ffn, &saved).bytes(), expected.bytes());
+      test::Gradients here(p);
+      here.run(p, ffn, &saved);
+      EXPECT_TRUE(here == gradients);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
 }
 
 TEST(FeedForward, FilledRowByRowEqualsSet) {

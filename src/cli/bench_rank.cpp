@@ -209,6 +209,7 @@ Result<void> RankBench::record_routing() {
 
 void RankBench::complete(RankLedger& record) const {
   record.rank = rank_;
+  record.node = parallel_->world().node_of(rank_);
   for (const MoeLayer& layer : layers_) {
     std::vector<std::int64_t> counts(static_cast<std::size_t>(options_->model.router.experts));
     const auto chosen = layer.routing().expert();

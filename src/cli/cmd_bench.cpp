@@ -5,7 +5,6 @@
 #include <cstdio>
 #include <cstring>
 
-#include "build_info.h"
 #include "cli/bench_memory.h"
 #include "cli/bench_options.h"
 #include "cli/bench_rank.h"
@@ -26,7 +25,6 @@ Bill describe_run(const BenchOptions& options, const HostInfo& host) {
   Bill bill;
   bill.tool_version = MOETAX_VERSION_STRING;
   bill.machine = host;
-  bill.mpi = kBuildMpi;
   BillConfig& config = bill.config;
   config.model = options.model.name;
   config.ranks = options.ranks;

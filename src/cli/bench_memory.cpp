@@ -28,10 +28,17 @@ double memory_needed(const BenchOptions& options) {
   const double rows = tokens * model.router.topk;
   const double weights = (expert_elements + replicated_elements) * element;
   const double packing_scratch = ranks * 3.0 * h * i * 4.0;
-  const double buffers = rows * h * element * 2.0 + tokens * h * element * 4.0;
-  const double kept = options.backward ? rows * (h + 2.0 * i) * element + tokens * h * 8.0 : 0.0;
-  return layers * (weights + kept + gradient_bytes(options, expert_elements, replicated_elements)) + packing_scratch +
-         buffers;
+  const bool recompute = options.activations == Activations::kRecompute;
+  const double route = tokens * (model.router.experts * 4.0 + model.router.topk * 24.0);
+  const double shared = tokens * 2.0 * static_cast<double>(model.shared_inter) * element;
+  const double buffers =
+      rows * h * element * (recompute ? 4.0 : 2.0) + tokens * h * element * 4.0 + shared + 2.0 * route;
+  const double kept_rows = recompute ? 0.0 : rows * (h + 2.0 * i) * element + shared;
+  const double kept = options.backward ? kept_rows + route : 0.0;
+  const double backward = options.backward ? tokens * h * 12.0 + route : 0.0;
+  const double each_layer =
+      weights + tokens * h * element + kept + gradient_bytes(options, expert_elements, replicated_elements);
+  return layers * each_layer + packing_scratch + buffers + backward;
 }
 
 Result<void> check_memory(const BenchOptions& options, double available_bytes) {

@@ -68,7 +68,8 @@ void declare_run(CLI::App& app, BenchOptions& options, Typed& typed) {
 
 void declare_output(CLI::App& app, BenchOptions& options) {
   app.add_option("--json", options.json_path, "write the bill as JSON (- for standard output)")->group("Output");
-  app.add_option("--trace", options.trace_path, "write a Perfetto trace, one track per rank")->group("Output");
+  app.add_option("--trace", options.trace_path, "write a Perfetto trace, one track per rank (- for standard output)")
+      ->group("Output");
   app.add_option("--fail-on", options.fail_on, "exit 1 when crossed, for example tax>25%")->group("Output");
 }
 
@@ -91,17 +92,20 @@ Result<ModelShape> resolve_model(const Typed& typed) {
   if (typed.inter) model.inter = *typed.inter;
   if (typed.experts) router.experts = *typed.experts;
   if (typed.topk) router.topk = *typed.topk;
-  if (typed.shared) model.shared_inter = *typed.shared * model.inter;
   if (typed.score) router.score = *typed.score == "sigmoid" ? Score::kSigmoid : Score::kSoftmax;
   if (typed.renormalize) router.renormalize = *typed.renormalize;
   if (typed.route_scale) router.scale = *typed.route_scale;
   if (typed.groups) router.groups = *typed.groups;
   if (typed.topk_groups) router.topk_groups = *typed.topk_groups;
+  constexpr std::int64_t kMaxWidth = 1 << 20;
+  if (typed.shared && (*typed.shared < 0 || *typed.shared > 1024)) {
+    return fail(ErrorCode::kUsage, fmt::format("--shared {}: expected 0 to 1024", *typed.shared));
+  }
+  if (typed.shared && model.inter <= kMaxWidth) model.shared_inter = *typed.shared * model.inter;
   if (model.hidden < 1 || model.inter < 1 || model.shared_inter < 0) {
     return fail(ErrorCode::kUsage, fmt::format("--hidden {}, --inter {} and the shared width {} must be positive",
                                                model.hidden, model.inter, model.shared_inter));
   }
-  constexpr std::int64_t kMaxWidth = 1 << 20;
   if (model.hidden > kMaxWidth || model.inter > kMaxWidth || model.shared_inter > kMaxWidth) {
     return fail(ErrorCode::kUsage, fmt::format("widths beyond {} are not a model: --hidden {} --inter {} shared {}",
                                                kMaxWidth, model.hidden, model.inter, model.shared_inter));
@@ -167,6 +171,15 @@ Result<void> check_counts(const BenchOptions& options) {
   if (!(options.deadline_s > 0 && options.deadline_s <= 86400)) {
     return fail(ErrorCode::kUsage, fmt::format("--deadline {}: expected more than 0 seconds", options.deadline_s));
   }
+  if (options.activations == Activations::kRecompute && !options.backward) {
+    return fail(ErrorCode::kUsage, "--recompute is about the backward pass: add --backward");
+  }
+  if (!options.json_path.empty() && options.json_path == options.trace_path) {
+    return fail(ErrorCode::kUsage, fmt::format("--json and --trace both go to {}", options.json_path));
+  }
+  if (options.record_routing_path == "-") {
+    return fail(ErrorCode::kUsage, "--record-routing needs a file, not standard output");
+  }
   if (!options.record_routing_path.empty() && options.layers > 1) {
     return fail(ErrorCode::kUsage, "--record-routing records one layer: use it with --layers 1");
   }
@@ -214,11 +227,11 @@ Result<std::optional<BenchOptions>> parse_bench_options(int argc, char** argv, i
   }
   MOETAX_ASSIGN(options.model, resolve_model(typed));
   options.threads = typed.threads.value_or(std::max(1, cores / std::max(1, options.ranks)));
+  options.activations = typed.recompute ? Activations::kRecompute : Activations::kKeep;
   MOETAX_TRY(check_counts(options));
   MOETAX_ASSIGN(options.tokens, resolve_tokens(typed.tokens, options.ranks));
   MOETAX_ASSIGN(options.delay_ms, resolve_delays(typed.delays, options.ranks));
   options.dtype = typed.dtype == "fp32" ? DType::kFp32 : DType::kBf16;
-  options.activations = typed.recompute ? Activations::kRecompute : Activations::kKeep;
   return std::optional(std::move(options));
 }
 

@@ -158,6 +158,7 @@ Result<void> RankBench::forward() {
     const RoutingTable* given = given_.empty() ? nullptr : &given_[l];
     MOETAX_TRY(layers_[l].forward(rows_at(inputs_[l]), rows_at(output_), saved, given, first));
     if (l + 1 == layers_.size()) break;
+    if (tokens() == 0) continue;
     const Span span(ledger_, Part::kOther, "residual");
     std::memcpy(inputs_[l + 1].data(), inputs_[l].data(), rows_at(output_).bytes());
     add_residual(rows_at(output_), options_->threads, rows_at(inputs_[l + 1]));

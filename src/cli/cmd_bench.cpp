@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <new>
 
 #include "cli/bench_memory.h"
 #include "cli/bench_options.h"
@@ -66,7 +67,7 @@ Result<int> deliver(const BenchOptions& options, BenchOutcome& outcome) {
   bill.gemm = gemm_description();
   fill_bill(outcome.ledgers, bill);
   explain(bill);
-  if (options.json_path != "-") MOETAX_TRY(write_text("-", to_text(bill)));
+  if (options.json_path != "-" && options.trace_path != "-") MOETAX_TRY(write_text("-", to_text(bill)));
   if (!options.json_path.empty()) MOETAX_TRY(write_text(options.json_path, to_json(bill)));
   if (!options.trace_path.empty()) MOETAX_TRY(write_text(options.trace_path, to_chrome_trace(outcome.ledgers)));
   if (options.fail_on.empty()) return 0;
@@ -77,9 +78,21 @@ Result<int> deliver(const BenchOptions& options, BenchOutcome& outcome) {
   return kThresholdCrossed;
 }
 
+// Containers of this process may still fail to grow; that is an error like others, and the other ranks hear of it.
+Result<std::optional<BenchOutcome>> run_rank(const BenchOptions& options, const RoutingSource& routes, const Bill& bill,
+                                             Communicator& world) {
+  try {
+    return run_bench_rank(options, routes, bill, world);
+  } catch (const std::bad_alloc&) {
+    Error error{ErrorCode::kUnavailable, fmt::format("rank {} ran out of memory", world.rank()), world.rank()};
+    world.fail(error);
+    return Unexpected(std::move(error));
+  }
+}
+
 int rank_body(const BenchOptions& options, const RoutingSource& routes, const Bill& bill, const RankErrors& errors,
               Communicator& world) {
-  auto outcome = run_bench_rank(options, routes, bill, world);
+  auto outcome = run_rank(options, routes, bill, world);
   if (!outcome) {
     errors.send(outcome.error());
     return exit_code(outcome.error().code);

@@ -1,3 +1,4 @@
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 
@@ -28,6 +29,8 @@ int usage(std::FILE* to) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  // A reader that went away is a failed write with a message, not a rank that died.
+  std::signal(SIGPIPE, SIG_IGN);
   if (argc < 2) return usage(stderr);
   const char* name = argv[1];
   if (std::strcmp(name, "--help") == 0 || std::strcmp(name, "-h") == 0 || std::strcmp(name, "help") == 0) {

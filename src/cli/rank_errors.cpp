@@ -10,7 +10,18 @@
 #include <cstring>
 #include <string>
 
+#include "cli/cli.h"
+
 namespace moetax::cli {
+
+namespace {
+
+// Zero, or rank 0's verdict on a threshold.
+bool is_answer(const RankOutcome& outcome) {
+  return outcome.exit_status == 0 || (outcome.rank == 0 && outcome.exit_status == kThresholdCrossed);
+}
+
+}  // namespace
 
 Result<RankErrors> RankErrors::open() {
   int fds[2];
@@ -34,7 +45,7 @@ void RankErrors::send(const Error& error) const {
   std::replace(line.begin(), line.end(), '\n', ' ');
   line.resize(std::min<std::size_t>(line.size(), PIPE_BUF - 1));
   line += '\n';
-  // A full pipe already holds hundreds of reasons; losing this one is harmless.
+  // A full pipe already holds the reasons of other ranks; it must not stop this one from ending.
   [[maybe_unused]] const ssize_t written = write(write_fd_, line.data(), line.size());
 }
 
@@ -56,7 +67,12 @@ std::optional<Error> RankErrors::cause(const std::vector<RankOutcome>& outcomes)
   }
   if (best) return best;
   for (const RankOutcome& outcome : outcomes) {
-    if (outcome.signal == 0 || outcome.given_up) continue;
+    if (outcome.given_up || (outcome.signal == 0 && is_answer(outcome))) continue;
+    if (outcome.signal == 0) {
+      return Error{ErrorCode::kPeerFailed,
+                   fmt::format("rank {} ended with status {} and no word why", outcome.rank, outcome.exit_status),
+                   outcome.rank};
+    }
     return Error{
         ErrorCode::kPeerFailed,
         fmt::format("rank {} was killed by signal {} ({})", outcome.rank, outcome.signal, strsignal(outcome.signal)),

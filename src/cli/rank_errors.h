@@ -16,7 +16,7 @@ class RankErrors {
   RankErrors(RankErrors&&) noexcept;
   RankErrors& operator=(RankErrors&&) = delete;
 
-  // From a rank. Atomic up to the pipe's size; never blocks.
+  // From a rank. One line, cut to what the pipe takes at once; never blocks.
   void send(const Error& error) const;
   // From the launcher, after all ranks have ended: the error that explains the others. An error of a rank's own comes
   // before one about a peer; a rank that a signal ended speaks only through the others, or through its outcome.

@@ -22,6 +22,12 @@ Result<ExpertParallel> ExpertParallel::create(Communicator& world, const ExpertP
   ExpertParallel parallel;
   parallel.options_ = options;
   parallel.world_ = &world;
+  MOETAX_ASSIGN(parallel.world_collectives_, collectives_over(world, options));
+  MOETAX_TRY(parallel.world_collectives_->agree(
+      "the layer's group",
+      fmt::format("H={} E={} K={} {} ep_size={} in_flight={}", options.hidden, options.experts, options.topk,
+                  to_string(options.dtype), options.ep_size, options.in_flight),
+      Deadline::in_seconds(options.deadline_s)));
   const int ep_size = options.ep_size > 0 ? options.ep_size : world.size();
   if (world.size() % ep_size != 0) {
     return fail(ErrorCode::kUsage,
@@ -30,7 +36,6 @@ Result<ExpertParallel> ExpertParallel::create(Communicator& world, const ExpertP
   parallel.options_.ep_size = ep_size;
   parallel.replicas_ = world.size() / ep_size;
   parallel.ep_rank_ = world.rank() % ep_size;
-  MOETAX_ASSIGN(parallel.world_collectives_, collectives_over(world, options));
   MOETAX_ASSIGN(parallel.ep_group_, split(world, world.rank() / ep_size, options));
   if (parallel.replicas_ > 1) {
     MOETAX_ASSIGN(parallel.replica_group_, split(world, parallel.ep_rank_, options));

@@ -32,13 +32,18 @@ void add(std::span<const float> from, int threads, std::span<float> to) {
 
 Result<void> MoeLayer::backward(ConstRows hidden, LayerSaved& saved, ConstRows d_out, MatrixView<float> d_hidden,
                                 LayerGradients& gradients, bool accumulate) {
-  MOETAX_TRY(impl_->check_shape(hidden, d_out));
-  impl_->size_gradients(gradients);
-  impl_->size_gradients(impl_->partial);
-  MOETAX_TRY(impl_->experts_backward(hidden, saved, d_out, d_hidden, gradients, accumulate));
-  MOETAX_TRY(impl_->shared_backward(hidden, saved, d_out, d_hidden));
-  impl_->router_backward(hidden, saved, d_hidden);
-  return impl_->reduce_gradients(gradients, accumulate);
+  return impl_->told(impl_->backward(hidden, saved, d_out, d_hidden, gradients, accumulate));
+}
+
+Result<void> MoeLayer::Impl::backward(ConstRows hidden, LayerSaved& saved, ConstRows d_out, MatrixView<float> d_hidden,
+                                      LayerGradients& gradients, bool accumulate) {
+  MOETAX_TRY(check_shape(hidden, d_out));
+  size_gradients(gradients);
+  size_gradients(partial);
+  MOETAX_TRY(experts_backward(hidden, saved, d_out, d_hidden, gradients, accumulate));
+  MOETAX_TRY(shared_backward(hidden, saved, d_out, d_hidden));
+  router_backward(hidden, saved, d_hidden);
+  return reduce_gradients(gradients, accumulate);
 }
 
 // The rows the experts worked on: kept by the forward, or sent again along the kept layout.

@@ -15,6 +15,18 @@ Result<void> ensure(PageBuffer& buffer, std::size_t bytes) {
   return {};
 }
 
+namespace {
+
+// What all ranks must agree on, in one line.
+std::string describe(const LayerConfig& c) {
+  return fmt::format("H={} I={} shared I={} E={} K={} groups={}/{} score={} scale={} biases={}{}{} activation={} {}",
+                     c.hidden, c.inter, c.shared_inter, c.router.experts, c.router.topk, c.router.topk_groups,
+                     c.router.groups, static_cast<int>(c.router.score), c.router.scale, int{c.router.renormalize},
+                     int{c.router_bias}, int{c.expert_bias}, static_cast<int>(c.activation), to_string(c.dtype));
+}
+
+}  // namespace
+
 MoeLayer::MoeLayer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 MoeLayer::~MoeLayer() = default;
 MoeLayer::MoeLayer(MoeLayer&&) noexcept = default;
@@ -22,6 +34,7 @@ MoeLayer& MoeLayer::operator=(MoeLayer&&) noexcept = default;
 
 Result<MoeLayer> MoeLayer::create(ExpertParallel& parallel, const LayerConfig& config, Activations activations) {
   const ExpertParallelOptions& group = parallel.options();
+  MOETAX_TRY(parallel.over_world().agree("the layer", describe(config), Deadline::in_seconds(group.deadline_s)));
   MOETAX_TRY(validate(config.router));
   if (group.hidden != config.hidden || group.experts != config.router.experts || group.topk != config.router.topk ||
       group.dtype != config.dtype) {
@@ -29,6 +42,9 @@ Result<MoeLayer> MoeLayer::create(ExpertParallel& parallel, const LayerConfig& c
                 fmt::format("the layer (H={} E={} K={} {}) does not fit its exchange (H={} E={} K={} {})",
                             config.hidden, config.router.experts, config.router.topk, to_string(config.dtype),
                             group.hidden, group.experts, group.topk, to_string(group.dtype)));
+  }
+  if (activations == Activations::kRecompute && group.in_flight < 2) {
+    return fail(ErrorCode::kUsage, "a layer that recomputes activations needs an ExpertParallel with in_flight = 2");
   }
   FfnShape routed{.hidden = config.hidden,
                   .inter = config.inter,
@@ -51,14 +67,19 @@ Result<MoeLayer> MoeLayer::create(ExpertParallel& parallel, const LayerConfig& c
 
 Result<void> MoeLayer::forward(ConstRows hidden, Rows out, LayerSaved* saved, const RoutingTable* given,
                                std::int64_t first_token) {
-  Exchange& exchange = impl_->parallel.exchange();
-  MOETAX_TRY(impl_->check_shape(hidden, out));
-  MOETAX_TRY(impl_->route_tokens(hidden, given, first_token));
-  MOETAX_ASSIGN(Dispatched sent, exchange.dispatch(hidden, impl_->routing));
-  MOETAX_ASSIGN(const ConstRows shared_out, impl_->run_shared_experts(hidden, saved));
-  MOETAX_TRY(impl_->run_experts(sent.batch, saved));
-  MOETAX_ASSIGN(DispatchLayout layout, exchange.combine(std::move(sent.handle), impl_->routing, shared_out, out));
-  if (saved) impl_->keep(std::move(layout), *saved);
+  return impl_->told(impl_->forward(hidden, out, saved, given, first_token));
+}
+
+Result<void> MoeLayer::Impl::forward(ConstRows hidden, Rows out, LayerSaved* saved, const RoutingTable* given,
+                                     std::int64_t first_token) {
+  Exchange& exchange = parallel.exchange();
+  MOETAX_TRY(check_shape(hidden, out));
+  MOETAX_TRY(route_tokens(hidden, given, first_token));
+  MOETAX_ASSIGN(Dispatched sent, exchange.dispatch(hidden, routing));
+  MOETAX_ASSIGN(const ConstRows shared_rows, run_shared_experts(hidden, saved));
+  MOETAX_TRY(run_experts(sent.batch, saved));
+  MOETAX_ASSIGN(DispatchLayout layout, exchange.combine(std::move(sent.handle), routing, shared_rows, out));
+  if (saved) keep(std::move(layout), *saved);
   return {};
 }
 
@@ -159,6 +180,11 @@ Result<void> MoeLayer::init_weights(std::uint64_t seed, int layer_idx) {
 }
 
 Result<void> MoeLayer::set_router(std::span<const float> w, std::span<const float> bias) {
+  const std::size_t expected = impl_->config.router_bias ? static_cast<std::size_t>(impl_->config.router.experts) : 0;
+  if (bias.size() != expected) {
+    return fail(ErrorCode::kUsage,
+                fmt::format("the router's bias has {} values, this layer {}", bias.size(), expected));
+  }
   MOETAX_TRY(impl_->router.set_weights(w));
   impl_->router_bias.assign(bias.begin(), bias.end());
   return {};
@@ -204,9 +230,10 @@ double MoeLayer::forward_flops() const {
 }
 
 double MoeLayer::backward_flops() const {
-  // Two products of the forward's size for each of its products, and the forward's experts again when recomputing.
-  const double again = impl_->activations == Activations::kRecompute ? 1.0 : 0.0;
-  return (2.0 + again) * forward_flops();
+  // Two products of the same size for each of the forward's; recomputing runs all but the router's once more.
+  const double router = 2.0 * static_cast<double>(impl_->tokens * impl_->config.hidden * impl_->config.router.experts);
+  const double again = impl_->activations == Activations::kRecompute ? forward_flops() - router : 0.0;
+  return 2.0 * forward_flops() + again;
 }
 
 }  // namespace moetax

@@ -38,14 +38,23 @@ struct MoeLayer::Impl {
   Observer* observer() const { return parallel.options().observer; }
   Deadline deadline() const { return Deadline::in_seconds(parallel.options().deadline_s); }
 
-  // The named steps of forward.
+  // Lets the other ranks know why this one stops, so that they need not wait for their deadline.
+  Result<void> told(Result<void> result) const {
+    if (!result) parallel.world().fail(result.error());
+    return result;
+  }
+
+  // The whole of forward and backward, and their named steps.
+  Result<void> forward(ConstRows hidden, Rows out, LayerSaved* saved, const RoutingTable* given,
+                       std::int64_t first_token);
+  Result<void> backward(ConstRows hidden, LayerSaved& saved, ConstRows d_out, MatrixView<float> d_hidden,
+                        LayerGradients& gradients, bool accumulate);
   Result<void> check_shape(ConstRows hidden, ConstRows out) const;
   Result<void> route_tokens(ConstRows hidden, const RoutingTable* given, std::int64_t first_token);
   Result<ConstRows> run_shared_experts(ConstRows hidden, LayerSaved* saved);
   Result<void> run_experts(const ExpertBatch& batch, LayerSaved* saved);
   void keep(DispatchLayout layout, LayerSaved& saved);
 
-  // The named steps of backward.
   struct ExpertInput {
     ConstRows rows;
     DispatchHandle handle;  // of the redispatch, when recomputing

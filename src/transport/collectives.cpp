@@ -166,7 +166,8 @@ class Reduction {
     const Span launch(observer_, Part::kLaunch, "reduce");
     const std::uint64_t number = post_to_all(comm_);
     const Span idle(observer_, Part::kWait, "reduce");
-    MOETAX_ASSIGN(const Wait wait, comm_.wait(Channel::kCollective, comm_.everyone(), number, operation_, deadline_));
+    MOETAX_ASSIGN(const Wait wait, comm_.wait(Channel::kCollective, comm_.everyone(), number, operation_,
+                                              Deadline::in_seconds(deadline_.seconds())));
     record_.wait_ns += wait.end_ns - wait.start_ns;
     record_.last_rank = wait.last;
     if (observer_ && wait.end_ns > wait.start_ns) {

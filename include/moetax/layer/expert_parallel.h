@@ -31,7 +31,7 @@ struct ExpertParallelOptions {
 // serves all.
 class ExpertParallel {
  public:
-  // Collective over `world`, which must outlive this and serve no other exchange or collectives.
+  // Collective over `world`, which must outlive this.
   // kUsage: ep_size does not divide the number of ranks. kPeerFailed: ranks disagree on a size.
   static Result<ExpertParallel> create(Communicator& world, const ExpertParallelOptions& options);
 

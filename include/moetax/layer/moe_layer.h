@@ -8,6 +8,7 @@
 //   MOETAX_TRY(layer.forward(hidden, out, nullptr));
 //
 // Collective: every rank makes the same calls in the same order, also with zero tokens. Used from the rank's thread.
+// A rank whose call fails, for whatever reason, has told the others: their calls fail too and name it.
 #pragma once
 
 #include <cstdint>
@@ -39,7 +40,7 @@ struct LayerConfig {
 // What a forward leaves for its backward.
 enum class Activations : std::uint8_t {
   kKeep,       // the expert rows and intermediates
-  kRecompute,  // the layout only: the backward sends the tokens again along it and runs the experts again
+  kRecompute,  // no rows: the backward sends the tokens again along the kept layout and runs the experts again
 };
 
 // Gradients, fp32, plain row-major as in FfnGradients. Sums over all tokens of all ranks that hold the parameter, never

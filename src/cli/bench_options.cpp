@@ -84,12 +84,20 @@ Result<ModelShape> base_model(const Typed& typed) {
               "which model? give --preset NAME, --config FILE, or all of --hidden --inter --experts --topk");
 }
 
+constexpr std::int64_t kMaxWidth = 1 << 20;
+
 // What was typed beside a preset or a config changes that model.
 Result<ModelShape> resolve_model(const Typed& typed) {
   MOETAX_ASSIGN(ModelShape model, base_model(typed));
   RouterConfig& router = model.router;
   if (typed.hidden) model.hidden = *typed.hidden;
-  if (typed.inter) model.inter = *typed.inter;
+  if (typed.inter && *typed.inter > 0) {
+    // Shared experts keep their width in units of a routed one's.
+    if (model.inter > 0) model.shared_inter = model.shared_inter * std::min(*typed.inter, kMaxWidth) / model.inter;
+    model.inter = *typed.inter;
+  } else if (typed.inter) {
+    return fail(ErrorCode::kUsage, fmt::format("--inter {}: expected a positive width", *typed.inter));
+  }
   if (typed.experts) router.experts = *typed.experts;
   if (typed.topk) router.topk = *typed.topk;
   if (typed.score) router.score = *typed.score == "sigmoid" ? Score::kSigmoid : Score::kSoftmax;
@@ -97,7 +105,6 @@ Result<ModelShape> resolve_model(const Typed& typed) {
   if (typed.route_scale) router.scale = *typed.route_scale;
   if (typed.groups) router.groups = *typed.groups;
   if (typed.topk_groups) router.topk_groups = *typed.topk_groups;
-  constexpr std::int64_t kMaxWidth = 1 << 20;
   if (typed.shared && (*typed.shared < 0 || *typed.shared > 1024)) {
     return fail(ErrorCode::kUsage, fmt::format("--shared {}: expected 0 to 1024", *typed.shared));
   }

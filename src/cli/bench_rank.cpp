@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <optional>
 #include <thread>
 
 #include "cli/bench_tokens.h"
+#include "moetax/base/random.h"
 #include "moetax/layer/moe_layer.h"
 #include "moetax/machine/host.h"
 #include "moetax/meter/ledger.h"
@@ -16,8 +18,11 @@
 namespace moetax::cli {
 namespace {
 
-constexpr std::uint64_t kTokenStream = 1, kGradientStream = 2;
+constexpr std::uint64_t kTokenStream = 1, kGradientStream = 2, kBiasStream = 1000;
 constexpr int kMaxSpans = 40000;
+constexpr int kMaxExchanges =
+    400000;  // kept by a ledger; a longer run's later steps are not on the bill, which says so
+constexpr double kSetupDeadline = 600;
 
 // A progress line on standard error, when rank 0 talks to a terminal.
 class Progress {
@@ -81,6 +86,14 @@ Result<RankBench> RankBench::create(const BenchOptions& options, const RoutingSo
   return bench;
 }
 
+// Stands in for a trained router's: small against the scores, so that it moves some choices and starves nobody.
+std::vector<float> selection_bias(const BenchOptions& options, int layer_idx) {
+  const RandomStream random(options.seed, kBiasStream + static_cast<std::uint64_t>(layer_idx));
+  std::vector<float> bias(static_cast<std::size_t>(options.model.router.experts));
+  for (std::size_t e = 0; e < bias.size(); ++e) bias[e] = 0.01f * random.normal(e);
+  return bias;
+}
+
 Result<void> RankBench::make_layers(Communicator& world, const Progress& progress) {
   const BenchOptions& options = *options_;
   MOETAX_ASSIGN(ExpertParallel parallel,
@@ -99,6 +112,7 @@ Result<void> RankBench::make_layers(Communicator& world, const Progress& progres
     progress.say(fmt::format("making the weights of layer {}/{}", l + 1, options.layers));
     MOETAX_ASSIGN(MoeLayer layer, MoeLayer::create(*parallel_, options.layer_config(), options.activations));
     MOETAX_TRY(layer.init_weights(options.seed, l));
+    if (options.model.selection_bias) layer.set_selection_bias(selection_bias(options, l));
     layers_.push_back(std::move(layer));
   }
   return {};
@@ -128,6 +142,8 @@ Result<void> RankBench::make_tokens() {
 }
 
 Result<void> RankBench::run(const Progress& progress) {
+  // Ranks take different times to make their weights; that is no wait of a step.
+  MOETAX_TRY(over_world().barrier("the first step", Deadline::in_seconds(kSetupDeadline)));
   const int total = options_->warmup + options_->steps;
   for (int i = 0; i < total; ++i) {
     const bool measured = i >= options_->warmup;
@@ -243,7 +259,8 @@ int exchanges_per_step(const BenchOptions& options) {
 Result<std::optional<BenchOutcome>> run(const BenchOptions& options, const RoutingSource& routes, Bill bill,
                                         Communicator& world) {
   const Progress progress(world.rank());
-  Ledger ledger(world.rank(), options.steps, exchanges_per_step(options), kMaxSpans);
+  const int per_step = exchanges_per_step(options);
+  Ledger ledger(world.rank(), std::min(options.steps, std::max(1, kMaxExchanges / per_step)), per_step, kMaxSpans);
   MOETAX_ASSIGN(RankBench bench, RankBench::create(options, routes, world, ledger, progress));
   MOETAX_TRY(bench.run(progress));
   bench.complete(ledger.record());

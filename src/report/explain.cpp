@@ -228,6 +228,11 @@ void add_wire(const Bill& bill, std::vector<Candidate>& out) {
       "the bytes (saves at most {})",
       time_text(us / 2));
   finding.gain_us_estimate = std::min(us, bill.compute_us);
+  if (oversubscribed(bill)) {  // others' turns fall into the copies too
+    finding.cause += "; " + turns_advice(bill).cause;
+    finding.fix = turns_advice(bill).fix;
+    finding.gain_us_estimate.reset();
+  }
   out.push_back(candidate);
 }
 
@@ -326,6 +331,16 @@ BillFinding nothing_measured() {
 }
 
 BillFinding small_tax(const Bill& bill) {
+  if (bill.other_us > bill.compute_us) {
+    return {"outside-the-layer",
+            "note",
+            fmt::format("{} of the step is spent outside the layer and its exchanges",
+                        percent_text(share_of_step(bill, bill.other_us))),
+            "planted delays and whatever else runs between the layer's calls",
+            fmt::format("other {} of {}", time_text(bill.other_us), time_text(bill.step_us.mean)),
+            "drop --delay, or look at what runs between the layers",
+            bill.other_us};
+  }
   return {"tax-small",
           "note",
           fmt::format("compute is {} of the step, nothing is worth cutting",

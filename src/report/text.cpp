@@ -167,7 +167,8 @@ void add_rank(const BillRank& rank, double mean_expert_rows, std::string& out) {
   std::string waits;
   if (!rank.waited_for.empty()) {
     const BillWaitedFor& most = rank.waited_for.front();
-    waits = most.rank == kNoRank ? "a peer not named" : fmt::format("  rank {}: {}", most.rank, time_text(most.us));
+    waits = most.rank == kNoRank ? fmt::format("  a peer not named: {}", time_text(most.us))
+                                 : fmt::format("  rank {}: {}", most.rank, time_text(most.us));
   }
   line(out, "  {:>4}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}{:>8}{}", rank.rank, time_text(rank.step_us),
        time_text(rank.compute_us), optional_time(rank.pack_us), optional_time(rank.wire_us),

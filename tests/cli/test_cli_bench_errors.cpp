@@ -50,7 +50,7 @@ TEST(BenchErrors, GroupsThatDoNotDivide) {
 }
 TEST(BenchErrors, ZeroAndNegativeSizes) {
   expect_refused(tiny({"--hidden", "0"}), 2, {"--hidden 0"});
-  expect_refused(tiny({"--inter", "-4"}), 2, {"--inter -4"});
+  expect_refused(tiny({"--inter", "-4"}), 2, {"--inter -4", "positive"});
   expect_refused(tiny({"--ranks", "0"}), 2, {"--ranks 0"});
   expect_refused(tiny({"--steps", "0"}), 2, {"--steps 0"});
   expect_refused(tiny({"--tokens", "-1"}), 2, {"--tokens -1"});

@@ -42,7 +42,7 @@ int cmd_info(int argc, char** argv) {
   line("pages", host.huge_pages);
   line("kernel", host.kernel);
   line("products", gemm_description());
-  line("router", fmt::format("kernels for {}", route_isa()));
+  line("router", fmt::format("kernels for {} (Highway's name; AVX3 is AVX-512)", route_isa()));
   line("transports", "local: ranks as processes over shared memory (bench), or as threads (library)");
   line("MPI", kBuildMpi);
   line("presets", fmt::format("{}", fmt::join(preset_names(), ", ")));

@@ -129,10 +129,4 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-fs::path shared_data() {
-  const char* given = std::getenv("MOETAX_SHARED_DATA");
-  const fs::path folder = given ? fs::path(given) : fs::path(MOETAX_SOURCE_DIR) / ".." / "shared" / "data";
-  return fs::exists(folder) ? folder : fs::path();
-}
-
 }  // namespace moetax::testing

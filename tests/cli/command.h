@@ -42,7 +42,4 @@ std::string write_file(const std::string& name, const std::string& text);
 // Lines of text, without the last newline.
 std::vector<std::string> lines_of(const std::string& text);
 
-// The folder of real files, or empty when it is not there.
-std::filesystem::path shared_data();
-
 }  // namespace moetax::testing

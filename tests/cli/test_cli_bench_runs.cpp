@@ -7,6 +7,7 @@
 
 #include "cli/command.h"
 #include "moetax/cost/bytes.h"
+#include "shared_data.h"
 
 namespace moetax::testing {
 namespace {
@@ -141,8 +142,8 @@ TEST(BenchRuns, EveryPresetRunsInMiniature) {
 }
 
 TEST(BenchRealData, EveryConfigRunsOrSaysWhyNot) {
-  const auto data = shared_data();
-  if (data.empty()) GTEST_SKIP() << "the folder of real files is not here (MOETAX_SHARED_DATA)";
+  MOETAX_NEEDS_SHARED_DATA();
+  const std::filesystem::path data = shared_data();
   int ran = 0, refused = 0;
   for (const auto& file : std::filesystem::directory_iterator(data / "configs")) {
     const CommandResult result = run_command({"bench", "--config", file.path().string(), "--hidden", "32", "--inter",
@@ -160,8 +161,8 @@ TEST(BenchRealData, EveryConfigRunsOrSaysWhyNot) {
 }
 
 TEST(BenchRealData, TheMeasuredLoadOfLayer19IsOnTheBill) {
-  const auto data = shared_data();
-  if (data.empty()) GTEST_SKIP() << "the folder of real files is not here (MOETAX_SHARED_DATA)";
+  MOETAX_NEEDS_SHARED_DATA();
+  const std::filesystem::path data = shared_data();
   const std::string counts = (data / "load" / "ESFT_law_layer_expert_count.csv").string();
   const json bill =
       bill_of({"bench", "--preset", "deepseek-v2-lite", "--hidden", "32", "--inter", "16", "--ranks", "8", "--tokens",

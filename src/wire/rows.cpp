@@ -7,6 +7,7 @@
 #include <hwy/highway.h>
 
 #include <cstring>
+#include <type_traits>
 
 HWY_BEFORE_NAMESPACE();
 namespace moetax {
@@ -67,37 +68,49 @@ void copy_row_impl(const std::byte* from, std::size_t bytes, std::span<std::byte
   stream ? copy_to_all<true>(from, bytes, to, next) : copy_to_all<false>(from, bytes, to, next);
 }
 
-template <class D>
-HWY_INLINE hn::Vec<D> load(D d, const float* from) {
-  return hn::LoadU(d, from);
+// Two vectors of a row as floats. In order from fp32; bf16 elements are split by their place in a 32-bit pair, even
+// ones into `a` and odd ones into `b`, which is cheaper than keeping their order.
+template <class D, class V>
+HWY_INLINE void load_two(D d, const float* from, V& a, V& b) {
+  a = hn::LoadU(d, from);
+  b = hn::LoadU(d, from + hn::Lanes(d));
 }
 
-template <class D>
-HWY_INLINE hn::Vec<D> load(D d, const Bf16* from) {
+template <class D, class V>
+HWY_INLINE void load_two(D d, const Bf16* from, V& a, V& b) {
   const hn::RebindToUnsigned<D> d32;
-  const hn::Rebind<std::uint16_t, D> d16;
-  const auto bits = hn::LoadU(d16, reinterpret_cast<const std::uint16_t*>(from));
-  return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(d32, bits)));
+  const auto pairs = hn::LoadU(d32, reinterpret_cast<const std::uint32_t*>(from));
+  a = hn::BitCast(d, hn::ShiftLeft<16>(pairs));
+  b = hn::BitCast(d, hn::And(pairs, hn::Set(d32, 0xffff0000u)));
 }
 
-template <bool kStream, class D>
-HWY_INLINE void store(D d, hn::Vec<D> v, float* to) {
-  put<kStream>(d, v, to);
-}
-
-// to_bf16 of base/dtype.h, a vector at a time.
-template <bool kStream, class D>
-HWY_INLINE void store(D, hn::Vec<D> v, Bf16* to) {
+// to_bf16 of base/dtype.h, the result in the upper half.
+template <class D, class V>
+HWY_INLINE hn::Vec<hn::RebindToUnsigned<D>> round_to_bf16(D, V v) {
   const hn::RebindToUnsigned<D> d32;
-  const hn::Rebind<std::uint16_t, D> d16;
   const auto bits = hn::BitCast(d32, v);
-  const auto high = hn::ShiftRight<16>(bits);
-  const auto odd = hn::And(high, hn::Set(d32, 1));
-  const auto rounded = hn::ShiftRight<16>(hn::Add(hn::Add(bits, hn::Set(d32, 0x7fff)), odd));
-  const auto quiet = hn::Or(high, hn::Set(d32, 0x40));
-  const auto is_nan = hn::RebindMask(d32, hn::IsNaN(v));
-  const auto result = hn::TruncateTo(d16, hn::IfThenElse(is_nan, quiet, rounded));
-  put<kStream>(d16, result, reinterpret_cast<std::uint16_t*>(to));
+  const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(d32, 1));
+  const auto rounded = hn::Add(hn::Add(bits, hn::Set(d32, 0x7fff)), odd);
+  const auto quiet = hn::Or(bits, hn::Set(d32, 0x400000));
+  return hn::IfThenElse(hn::RebindMask(d32, hn::IsNaN(v)), quiet, rounded);
+}
+
+template <bool kStream, class In, class D, class V>
+HWY_INLINE void store_two(D d, V a, V b, Bf16* to) {
+  const hn::RebindToUnsigned<D> d32;
+  const auto low = hn::ShiftRight<16>(round_to_bf16(d, a));
+  const auto high = hn::And(round_to_bf16(d, b), hn::Set(d32, 0xffff0000u));
+  put<kStream>(d32, hn::Or(low, high), reinterpret_cast<std::uint32_t*>(to));
+}
+
+template <bool kStream, class In, class D, class V>
+HWY_INLINE void store_two(D d, V a, V b, float* to) {
+  if constexpr (std::is_same_v<In, float>) {
+    put<kStream>(d, a, to);
+    put<kStream>(d, b, to + hn::Lanes(d));
+  } else {
+    hn::StoreInterleaved2(a, b, d, to);
+  }
 }
 
 HWY_INLINE void store_one(float value, float* to) {
@@ -112,32 +125,59 @@ HWY_INLINE const In* term(const RowTerms& terms, std::size_t k) {
   return reinterpret_cast<const In*>(terms.rows[k]);
 }
 
-// One vector of the sum, from column c on. A null weight means all ones.
-template <class In, class D>
-HWY_INLINE hn::Vec<D> sum_at(D d, const RowTerms& terms, const float* weight, const In* addend, std::size_t c) {
-  auto sum = load(d, term<In>(terms, 0) + c);
-  if (weight) sum = hn::Mul(hn::Set(d, weight[0]), sum);
-  for (std::size_t k = 1; k < terms.rows.size(); ++k) {
-    auto y = load(d, term<In>(terms, k) + c);
-    if (weight) y = hn::Mul(hn::Set(d, weight[k]), y);
-    sum = hn::Add(sum, y);
+// Four vectors of the sum, from column c on. A null weight means all ones.
+template <bool kStream, class In, class Out, class D>
+HWY_INLINE void sum_four(D d, const RowTerms& terms, const float* weight, const In* addend, std::size_t c, Out* out) {
+  const std::size_t two = 2 * hn::Lanes(d);
+  hn::Vec<D> a0, b0, a1, b1;
+  load_two(d, term<In>(terms, 0) + c, a0, b0);
+  load_two(d, term<In>(terms, 0) + c + two, a1, b1);
+  if (weight) {
+    const auto w = hn::Set(d, weight[0]);
+    a0 = hn::Mul(w, a0), b0 = hn::Mul(w, b0), a1 = hn::Mul(w, a1), b1 = hn::Mul(w, b1);
   }
-  return addend ? hn::Add(sum, load(d, addend + c)) : sum;
+  for (std::size_t k = 1; k < terms.rows.size(); ++k) {
+    hn::Vec<D> x0, y0, x1, y1;
+    load_two(d, term<In>(terms, k) + c, x0, y0);
+    load_two(d, term<In>(terms, k) + c + two, x1, y1);
+    if (weight) {
+      const auto w = hn::Set(d, weight[k]);
+      x0 = hn::Mul(w, x0), y0 = hn::Mul(w, y0), x1 = hn::Mul(w, x1), y1 = hn::Mul(w, y1);
+    }
+    a0 = hn::Add(a0, x0), b0 = hn::Add(b0, y0), a1 = hn::Add(a1, x1), b1 = hn::Add(b1, y1);
+  }
+  if (addend) {
+    hn::Vec<D> x0, y0, x1, y1;
+    load_two(d, addend + c, x0, y0);
+    load_two(d, addend + c + two, x1, y1);
+    a0 = hn::Add(a0, x0), b0 = hn::Add(b0, y0), a1 = hn::Add(a1, x1), b1 = hn::Add(b1, y1);
+  }
+  store_two<kStream, In>(d, a0, b0, out + c);
+  store_two<kStream, In>(d, a1, b1, out + c + two);
 }
 
-// A line of each input row a step. A token's rows lie on pages far apart, where the hardware's own prefetching starts
-// anew each time: asking for the same column of the next token's rows hides that.
+template <class In>
+HWY_INLINE float sum_one(const RowTerms& terms, const float* weight, const In* addend, std::size_t c) {
+  float sum = 0;
+  for (std::size_t k = 0; k < terms.rows.size(); ++k) {
+    const float y = (weight ? weight[k] : 1.0f) * to_float(term<In>(terms, k)[c]);
+    sum = k == 0 ? y : sum + y;
+  }
+  return addend ? sum + to_float(addend[c]) : sum;
+}
+
+// A token's rows lie on pages far apart, where the hardware's own prefetching starts anew each time: asking for the
+// same columns of the next token's rows hides that.
 template <bool kStream, class In, class Out>
 HWY_INLINE void sum_rows(const RowTerms& terms, const float* weight, const In* addend, Out* out) {
   const hn::ScalableTag<float> d;
-  const hn::CappedTag<float, 1> one;
-  const std::size_t lanes = hn::Lanes(d), cols = static_cast<std::size_t>(terms.cols), step = kLine / sizeof(In);
+  const std::size_t cols = static_cast<std::size_t>(terms.cols), step = 4 * hn::Lanes(d);
   std::size_t c = 0;
   for (; c + step <= cols; c += step) {
-    for (const std::byte* row : terms.next) hwy::Prefetch(row + c * sizeof(In));
-    for (std::size_t i = c; i < c + step; i += lanes) store<kStream>(d, sum_at(d, terms, weight, addend, i), out + i);
+    for (const std::byte* row : terms.next) prefetch(row, c * sizeof(In), (c + step) * sizeof(In));
+    sum_four<kStream>(d, terms, weight, addend, c, out);
   }
-  for (; c < cols; ++c) store_one(hn::GetLane(sum_at(one, terms, weight, addend, c)), out + c);
+  for (; c < cols; ++c) store_one(sum_one(terms, weight, addend, c), out + c);
 }
 
 template <class In, class Out>

@@ -26,7 +26,7 @@ void copy_row(const std::byte* from, std::size_t bytes, std::span<std::byte* con
 // The rows of one sum, in the order they are added, `cols` elements each.
 struct RowTerms {
   std::span<const std::byte* const> rows;  // at least one
-  std::span<const std::byte* const> next;  // rows of the next sum, prefetched along the way; as many as rows, or empty
+  std::span<const std::byte* const> next;  // rows of the same size that will be needed soon, prefetched along the way
   std::int64_t cols = 0;
 };
 

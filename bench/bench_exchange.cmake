@@ -1,0 +1,12 @@
+add_executable(bench_exchange bench_exchange.cpp)
+target_link_libraries(bench_exchange PRIVATE moetax fmt::fmt)
+find_package(MPI COMPONENTS CXX)
+if(MPI_CXX_FOUND)
+  # Started by bench_exchange, which expects it beside itself.
+  add_executable(bench_exchange_mpi bench_exchange_mpi.cpp)
+  target_link_libraries(bench_exchange_mpi PRIVATE moetax MPI::MPI_CXX)
+  add_dependencies(bench_exchange bench_exchange_mpi)
+  target_compile_definitions(bench_exchange PRIVATE MOETAX_MPIRUN="${MPIEXEC_EXECUTABLE}")
+else()
+  message(STATUS "bench_exchange: MPI not found (Debian: libopenmpi-dev); the comparison with it is left out")
+endif()

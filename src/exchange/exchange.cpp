@@ -30,20 +30,17 @@ Result<void> validate(const ExchangeOptions& o) {
   return {};
 }
 
-// Every error of a call ends the waits of the other ranks, wherever they are.
+// Every error of a call ends the waits of the other ranks.
 template <class T>
-Result<T> tell_others(const Exchange::Impl& x, Result<T> result) {
-  if (!result) {
-    x.comm->fail(result.error());
-    x.parent.fail(result.error());
-  }
+Result<T> tell_others(Communicator& comm, Result<T> result) {
+  if (!result) comm.fail(result.error());
   return result;
 }
 
 template <class Body>
 void each_window(const Exchange::Impl& x, Body body) {
-  body(x.counts);
-  body(x.lists);
+  body(x.offer_window);
+  body(x.list_window);
   for (const auto& set : x.buffer_sets) {
     body(set->rows);
     body(set->out);
@@ -58,13 +55,11 @@ Result<Exchange> Exchange::create(Communicator& comm, const ExchangeOptions& opt
   const auto set_up = [&]() -> Result<Exchange> {
     MOETAX_TRY(validate(options));
     MOETAX_ASSIGN(auto own_comm, comm.split(0, deadline));
-    auto impl = std::make_unique<Impl>(comm, std::move(own_comm), options);
+    auto impl = std::make_unique<Impl>(std::move(own_comm), options);
     MOETAX_TRY(impl->make_windows(deadline));
     return Exchange(std::move(impl));
   };
-  auto exchange = set_up();
-  if (!exchange) comm.fail(exchange.error());
-  return exchange;
+  return tell_others(comm, set_up());
 }
 
 Exchange::Exchange(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -75,7 +70,7 @@ Exchange& Exchange::operator=(Exchange&&) noexcept = default;
 // ---- The calls ----
 
 Result<Dispatched> Exchange::Impl::dispatch(ConstRows tokens, const RoutingTable& routing) {
-  Call call(options.observer, self, "dispatch", "forward", ++number);
+  Call call(options.observer, comm->world_rank(self), "dispatch", "forward", ++number);
   if (routing.tokens() > options.max_tokens) {
     return fail(ErrorCode::kUsage, fmt::format("dispatch: {} tokens, the exchange was made for at most {}",
                                                routing.tokens(), options.max_tokens));
@@ -83,28 +78,33 @@ Result<Dispatched> Exchange::Impl::dispatch(ConstRows tokens, const RoutingTable
   MOETAX_TRY(check_routing("dispatch", routing.tokens(), routing));
   MOETAX_TRY(check_rows("dispatch: tokens", routing.tokens(), tokens));
   MOETAX_ASSIGN(auto buffers, take_buffers("dispatch"));
-  MOETAX_TRY(builder.count_choices(routing, {counts_of(self), static_cast<std::size_t>(options.experts)}));
-  MOETAX_TRY(join_send(call, SendKind::kDispatch, buffers->idx));
+  ++sends;
+  MOETAX_TRY(builder.count_choices(routing, {offer(self).count, static_cast<std::size_t>(options.experts)}));
+  const bool pushes = tokens.rows > max_offered(self);
+  if (!pushes) lay_open(tokens, routing);
+  MOETAX_TRY(join_send(call, {SendKind::kDispatch, buffers->idx, pushes, tokens.rows}));
   auto layout = take_layout();
-  builder.build(routing, all_counts, lists_out, *layout);
-  return send(call, std::move(layout), std::move(buffers), {.rows = tokens, .with_copy_lists = true});
+  const auto lists = pushes ? std::span<const CopyList>(lists_out) : std::span<const CopyList>();
+  builder.build(routing, all_counts[sends % 2], lists, *layout);
+  return send(call, std::move(layout), std::move(buffers), {.rows = tokens, .new_layout = true});
 }
 
 Result<Dispatched> Exchange::Impl::send_again(SendKind kind, const DispatchLayout& layout, const Cargo& cargo) {
   const char* name = name_of(kind);
-  Call call(options.observer, self, name, "backward", ++number);
+  Call call(options.observer, comm->world_rank(self), name, "backward", ++number);
   MOETAX_TRY(check_layout(name, layout));
   if (cargo.weights) MOETAX_TRY(check_routing(name, layout.tokens(), *cargo.weights));
   MOETAX_TRY(check_rows(kind == SendKind::kRedispatch ? "redispatch: tokens" : "dispatch_grad: gradients",
                         layout.tokens(), cargo.rows));
   MOETAX_ASSIGN(auto buffers, take_buffers(name));
-  MOETAX_TRY(join_send(call, kind, buffers->idx));
+  ++sends;
+  MOETAX_TRY(join_send(call, {kind, buffers->idx, true, cargo.rows.rows}));
   return send(call, layout.state_, std::move(buffers), cargo);
 }
 
 Result<DispatchLayout> Exchange::Impl::combine(DispatchHandle handle, const RoutingTable& routing, ConstRows addend,
                                                Rows out) {
-  Call call(options.observer, self, "combine", "forward", ++number);
+  Call call(options.observer, comm->world_rank(self), "combine", "forward", ++number);
   MOETAX_TRY(check_layout("combine", handle.layout_));
   const State& layout = *handle.layout_.state_;
   MOETAX_TRY(check_routing("combine", layout.tokens, routing));
@@ -118,7 +118,7 @@ Result<DispatchLayout> Exchange::Impl::combine(DispatchHandle handle, const Rout
 
 Result<void> Exchange::Impl::combine_grad(DispatchHandle handle, std::span<const float> d_gate,
                                           MatrixView<float> d_tokens, MatrixView<float> d_weight) {
-  Call call(options.observer, self, "combine_grad", "backward", ++number);
+  Call call(options.observer, comm->world_rank(self), "combine_grad", "backward", ++number);
   MOETAX_TRY(check_layout("combine_grad", handle.layout_));
   const State& layout = *handle.layout_.state_;
   if (static_cast<std::int64_t>(d_gate.size()) != layout.rows || d_tokens.rows != layout.tokens ||
@@ -137,29 +137,30 @@ Result<void> Exchange::Impl::combine_grad(DispatchHandle handle, std::span<const
 }
 
 Result<Dispatched> Exchange::dispatch(ConstRows tokens, const RoutingTable& routing) {
-  return tell_others(*impl_, impl_->dispatch(tokens, routing));
+  return tell_others(*impl_->comm, impl_->dispatch(tokens, routing));
 }
 
 Result<DispatchLayout> Exchange::combine(DispatchHandle handle, const RoutingTable& routing, ConstRows addend,
                                          Rows out) {
-  return tell_others(*impl_, impl_->combine(std::move(handle), routing, addend, out));
+  return tell_others(*impl_->comm, impl_->combine(std::move(handle), routing, addend, out));
 }
 
 Result<Dispatched> Exchange::dispatch_grad(const DispatchLayout& layout, const RoutingTable& routing, ConstRows d_out) {
-  return tell_others(*impl_, impl_->send_again(SendKind::kDispatchGrad, layout, {.rows = d_out, .weights = &routing}));
+  return tell_others(*impl_->comm,
+                     impl_->send_again(SendKind::kDispatchGrad, layout, {.rows = d_out, .weights = &routing}));
 }
 
 Result<void> Exchange::combine_grad(DispatchHandle handle, std::span<const float> d_gate, MatrixView<float> d_tokens,
                                     MatrixView<float> d_weight) {
-  return tell_others(*impl_, impl_->combine_grad(std::move(handle), d_gate, d_tokens, d_weight));
+  return tell_others(*impl_->comm, impl_->combine_grad(std::move(handle), d_gate, d_tokens, d_weight));
 }
 
 Result<Dispatched> Exchange::redispatch(const DispatchLayout& layout, ConstRows tokens) {
-  return tell_others(*impl_, impl_->send_again(SendKind::kRedispatch, layout, {.rows = tokens}));
+  return tell_others(*impl_->comm, impl_->send_again(SendKind::kRedispatch, layout, {.rows = tokens}));
 }
 
 Result<void> Exchange::release(DispatchHandle handle) {
-  return tell_others(*impl_, impl_->check_layout("release", handle.layout_));
+  return tell_others(*impl_->comm, impl_->check_layout("release", handle.layout_));
 }
 
 // ---- What there is ----

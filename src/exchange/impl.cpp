@@ -12,7 +12,13 @@
 namespace moetax {
 namespace {
 
+// From how many bytes on this rank's own rows are written around the cache.
 constexpr std::size_t kStreamBytes = std::size_t{4} << 20;
+
+// Up to how many rows are offered and not pushed. They are copied once more, by this rank and in its cache, and each
+// receiver looks through all choices: worth it where flags and cold lines cost more than bytes.
+constexpr std::int64_t kMaxOfferedRows = 256;
+constexpr std::int64_t kMaxOfferedBytes = 256 << 10;
 
 std::string describe(const ExchangeOptions& o) {
   return fmt::format("H={} E={} K={} {} in_flight={}", o.hidden, o.experts, o.topk, to_string(o.dtype), o.in_flight);
@@ -26,9 +32,8 @@ std::string describe(ConstRows rows) {
 
 // ---- Set-up ----
 
-Exchange::Impl::Impl(Communicator& parent_comm, std::unique_ptr<Communicator> own_comm, const ExchangeOptions& opts)
-    : parent(parent_comm),
-      comm(std::move(own_comm)),
+Exchange::Impl::Impl(std::unique_ptr<Communicator> own_comm, const ExchangeOptions& opts)
+    : comm(std::move(own_comm)),
       options(opts),
       placement{opts.experts, comm->size()},
       self(comm->rank()),
@@ -51,7 +56,7 @@ std::int64_t Exchange::Impl::max_copies(Rank from, Rank to) const {
 
 // Lists of copies lie one after another by sender, each behind a header line with its size.
 CopyList Exchange::Impl::copy_list(Rank from, Rank to) const {
-  std::byte* at = lists.at(to) + list_offset(from, to);
+  std::byte* at = list_window.at(to) + list_offset(from, to);
   return {reinterpret_cast<std::int64_t*>(at), reinterpret_cast<RowCopy*>(at + sizeof(std::int64_t))};
 }
 
@@ -59,9 +64,32 @@ std::size_t Exchange::Impl::list_offset(Rank from, Rank to) const {
   std::size_t offset = 0;
   for (Rank r = 0; r < from; ++r) {
     const std::size_t bytes = sizeof(std::int64_t) + static_cast<std::size_t>(max_copies(r, to)) * sizeof(RowCopy);
-    offset += (bytes + kLine - 1) / kLine * kLine;
+    offset += to_lines(bytes);
   }
   return offset;
+}
+
+std::int64_t Exchange::Impl::max_offered(Rank rank) const {
+  const std::int64_t fit = kMaxOfferedBytes / static_cast<std::int64_t>(row_bytes);
+  return std::min({max_tokens[static_cast<std::size_t>(rank)], kMaxOfferedRows, fit});
+}
+
+Offer Exchange::Impl::make_offer(Rank rank, std::size_t slot) const {
+  const std::size_t count_bytes = static_cast<std::size_t>(options.experts) * sizeof(std::int32_t);
+  const std::size_t choice_bytes = static_cast<std::size_t>(max_offered(rank) * options.topk) * sizeof(std::int32_t);
+  std::byte* at = offer_window.at(rank) + slot * offer_bytes(rank);
+  Offer offer;
+  offer.announcement = reinterpret_cast<Announcement*>(at);
+  offer.count = reinterpret_cast<std::int32_t*>(at += kLine);
+  offer.choice = reinterpret_cast<std::int32_t*>(at += to_lines(count_bytes));
+  offer.rows = at + to_lines(choice_bytes);
+  return offer;
+}
+
+std::size_t Exchange::Impl::offer_bytes(Rank rank) const {
+  const auto rows = static_cast<std::size_t>(max_offered(rank)), topk = static_cast<std::size_t>(options.topk);
+  return kLine + to_lines(static_cast<std::size_t>(options.experts) * sizeof(std::int32_t)) +
+         to_lines(rows * topk * sizeof(std::int32_t)) + to_lines(rows * row_bytes);
 }
 
 Result<void> Exchange::Impl::make_windows(Deadline deadline) {
@@ -70,10 +98,8 @@ Result<void> Exchange::Impl::make_windows(Deadline deadline) {
   MOETAX_TRY(collectives.all_gather("exchange sizes", std::as_bytes(std::span(&options.max_tokens, 1)),
                                     std::as_writable_bytes(std::span(max_tokens)), deadline));
   const auto rows = static_cast<std::size_t>(max_rows(self));
-  const std::size_t count_bytes =
-      sizeof(Announcement) + static_cast<std::size_t>(options.experts) * sizeof(std::int32_t);
-  MOETAX_ASSIGN(counts, comm->make_window("exchange counts", count_bytes, deadline));
-  MOETAX_ASSIGN(lists, comm->make_window("exchange copy lists", list_offset(comm->size(), self), deadline));
+  MOETAX_ASSIGN(offer_window, comm->make_window("exchange offers", 2 * offer_bytes(self), deadline));
+  MOETAX_ASSIGN(list_window, comm->make_window("exchange copy lists", list_offset(comm->size(), self), deadline));
   for (int idx = 0; idx < options.in_flight; ++idx) {
     auto set = std::make_shared<Buffers>();
     set->idx = idx;
@@ -83,9 +109,13 @@ Result<void> Exchange::Impl::make_windows(Deadline deadline) {
     buffer_sets.push_back(std::move(set));
   }
   for (Rank r = 0; r < comm->size(); ++r) {
-    all_counts.push_back(counts_of(r));
     lists_out.push_back(copy_list(self, r));
+    for (const std::size_t slot : {0, 1}) {
+      offers[slot].push_back(make_offer(r, slot));
+      all_counts[slot].push_back(offers[slot].back().count);
+    }
   }
+  pushers.reserve(all_counts[0].size());
   return {};
 }
 
@@ -148,41 +178,51 @@ void Exchange::Impl::post_all(Channel channel, std::uint64_t value) const {
 }
 
 // The common case of peers in step costs a look at their flags and no clock.
-Result<void> Exchange::Impl::await_all(Call& call, Channel channel, Part idle) const {
+Result<void> Exchange::Impl::await(Call& call, Channel channel, std::span<const Rank> ranks, Part idle) const {
   const auto here = [&](Rank peer) { return peer == self || comm->arrived(channel, peer, call.number()); };
-  if (std::all_of(comm->everyone().begin(), comm->everyone().end(), here)) return {};
+  if (std::all_of(ranks.begin(), ranks.end(), here)) return {};
   const Deadline deadline = Deadline::in_seconds(options.deadline_s);
   const Operation operation{call.name(), call.number()};
   if (idle == Part::kWire) {
     Call::Wire wire(call, "wait for rows");
-    MOETAX_TRY(comm->wait(channel, comm->everyone(), call.number(), operation, deadline));
+    MOETAX_TRY(comm->wait(channel, ranks, call.number(), operation, deadline));
     return {};
   }
   Span span(options.observer, Part::kWait, "wait for peers");
-  MOETAX_ASSIGN(const Wait wait, comm->wait(channel, comm->everyone(), call.number(), operation, deadline));
-  if (wait.end_ns > wait.start_ns) call.waited({wait.last, wait.start_ns, wait.end_ns, wait.off_cpu_ns});
+  MOETAX_ASSIGN(const Wait wait, comm->wait(channel, ranks, call.number(), operation, deadline));
+  if (wait.end_ns > wait.start_ns) {
+    call.waited({comm->world_rank(wait.last), wait.start_ns, wait.end_ns, wait.off_cpu_ns});
+  }
   return {};
 }
 
 Result<void> Exchange::Impl::meet_all(Call& call, Channel channel) const {
   post_all(channel, call.number());
-  return await_all(call, channel, Part::kWait);
+  return await(call, channel, comm->everyone(), Part::kWait);
 }
 
-Result<void> Exchange::Impl::join_send(Call& call, SendKind kind, int buffers_idx) const {
-  announcement(self) = {kind, buffers_idx};
+Result<void> Exchange::Impl::join_send(Call& call, const Announcement& mine) {
+  *offer(self).announcement = mine;
   MOETAX_TRY(meet_all(call, Channel::kCounts));
+  pushers.clear();
   for (const Rank peer : comm->everyone()) {
-    const Announcement& theirs = announcement(peer);
-    if (theirs.kind == kind && theirs.buffers_idx == buffers_idx) continue;
-    return fail(
-        ErrorCode::kPeerFailed,
-        fmt::format("exchange #{}: rank {} called {} with buffers {}, rank {} called {} with buffers {}; all "
-                    "ranks must make the same calls and drop the same handles in the same order",
-                    call.number(), self, name_of(kind), buffers_idx, peer, name_of(theirs.kind), theirs.buffers_idx),
-        peer);
+    const Announcement theirs = *offer(peer).announcement;
+    if (theirs.kind != mine.kind || theirs.buffers_idx != mine.buffers_idx) return different_call(call, mine, peer);
+    if (theirs.pushes) pushers.push_back(peer);
   }
   return {};
+}
+
+Unexpected Exchange::Impl::different_call(const Call& call, const Announcement& mine, Rank peer) const {
+  const Announcement& theirs = *offer(peer).announcement;
+  const Rank world = comm->world_rank(peer);
+  return fail(
+      ErrorCode::kPeerFailed,
+      fmt::format("exchange #{}: rank {} called {} with buffers {}, rank {} called {} with buffers {}; all ranks "
+                  "must make the same calls and drop the same handles in the same order",
+                  call.number(), comm->world_rank(self), name_of(mine.kind), mine.buffers_idx, world,
+                  name_of(theirs.kind), theirs.buffers_idx),
+      world);
 }
 
 }  // namespace moetax

@@ -1,19 +1,25 @@
 // The state of an Exchange, and the steps its calls are made of.
 //
-// Each rank owns shared windows: its counts, the copy lists others write for it, and per handle in flight a set of row
-// buffers (rows in, rows out, gate weights). Calls are numbered; flags carry the number.
+// Each rank owns shared windows: what it offers when it joins a dispatch, the copy lists others write for it, and per
+// handle in flight a set of row buffers (rows in, rows out, gate weights). Calls are numbered; flags carry the number.
 //
-// Why one buffer set per handle is enough, and one set of counts and lists for all:
+// Rows of a dispatch travel in one of two ways, as their sender chooses:
+// - pushed: the sender writes each row once into its first place at the destination, and a list of the further places,
+//   which the receiver fills by local copies. All senders share the work, also where everybody sends to one rank.
+// - offered, for few tokens: the sender lays choices and rows open with its counts, and receivers fetch them. That
+// saves
+//   the second round of flags, and the cost of writing to lines that another core has in its cache.
+//
+// Why one buffer set per handle is enough, and one copy list from each rank to each:
 // - A rank writes into a peer's rows, gate weights or copy list of call n only after it has seen kCounts(n) of
 // everybody.
 //   A peer posts kCounts(n) when it has begun call n, that is after it gave back the handle that last used these
-//   buffers (buffers are chosen in the same order everywhere), and after it finished pulling from anybody else's.
-// - A rank's experts write `out` of the buffers of dispatch n only after kRows(n) of everybody, which a peer posts
-// after
-//   it finished every earlier combine, so nobody still pulls the old results.
-// - A rank rewrites its counts, or another's copy list, in call n only after it completed every earlier dispatch, that
-//   is after kRows of everybody, which a peer posts after it has read the counts; and the lists are read before the
-//   next kCounts is posted.
+//   buffers (buffers are chosen in the same order everywhere), after it used the earlier lists, and after it finished
+//   pulling from anybody else's buffers.
+// - A rank's experts write `out` of the buffers of dispatch n only after kCounts(n) of everybody, which a peer posts
+//   after it finished every earlier combine, so nobody still pulls the old results.
+// - Offers alternate between two slots. A rank rewrites the slot of its dispatch n - 2 when it begins dispatch n, after
+//   it has seen kCounts(n - 1) of everybody, which a peer posts after it completed dispatch n - 2.
 #pragma once
 
 #include <memory>
@@ -34,17 +40,31 @@ struct DispatchHandle::Buffers {
   Window rows, out, gate;
 };
 
-// What a rank says about itself when it joins a dispatch; its counts [E] follow.
+// What a rank says about itself when it joins a dispatch.
 enum class SendKind : std::int32_t { kDispatch, kDispatchGrad, kRedispatch };
 constexpr const char* name_of(SendKind kind) {
   constexpr const char* kNames[] = {"dispatch", "dispatch_grad", "redispatch"};
   return kNames[static_cast<int>(kind)];
 }
-struct alignas(64) Announcement {
+struct Announcement {
   SendKind kind;
   std::int32_t buffers_idx;
+  bool pushes;          // its rows; else they are in the offer
+  std::int64_t tokens;  // T
 };
+
+// What a rank lays open to the others: its counts and, unless it pushes its rows, its choices and rows.
+struct Offer {
+  Announcement* announcement;
+  std::int32_t* count;   // [E]
+  std::int32_t* choice;  // [T, K]
+  std::byte* rows;       // [T, H]
+};
+
 inline constexpr std::size_t kLine = 64;
+constexpr std::size_t to_lines(std::size_t bytes) {
+  return (bytes + kLine - 1) / kLine * kLine;
+}
 
 struct Exchange::Impl {
   using State = DispatchLayout::State;
@@ -53,20 +73,20 @@ struct Exchange::Impl {
   struct Cargo {
     ConstRows rows;
     const RoutingTable* weights = nullptr;  // null: gate weights do not travel
-    bool with_copy_lists = false;           // the layout is new, its copies have yet to be learned from the senders
+    bool new_layout = false;                // its copies have yet to be learned from the senders
   };
 
   // Set-up, in impl.cpp.
-  Impl(Communicator& parent_comm, std::unique_ptr<Communicator> own_comm, const ExchangeOptions& opts);
+  Impl(std::unique_ptr<Communicator> own_comm, const ExchangeOptions& opts);
   Result<void> make_windows(Deadline deadline);
   std::int64_t max_rows(Rank rank) const;
   std::int64_t max_copies(Rank from, Rank to) const;
   std::size_t list_offset(Rank from, Rank to) const;
   CopyList copy_list(Rank from, Rank to) const;
-  Announcement& announcement(Rank rank) const { return *reinterpret_cast<Announcement*>(counts.at(rank)); }
-  std::int32_t* counts_of(Rank rank) const {
-    return reinterpret_cast<std::int32_t*>(counts.at(rank) + sizeof(Announcement));
-  }
+  std::int64_t max_offered(Rank rank) const;
+  std::size_t offer_bytes(Rank rank) const;
+  Offer make_offer(Rank rank, std::size_t slot) const;
+  const Offer& offer(Rank rank) const { return offers[sends % 2][static_cast<std::size_t>(rank)]; }
 
   // The calls, in exchange.cpp.
   Result<Dispatched> dispatch(ConstRows tokens, const RoutingTable& routing);
@@ -82,25 +102,28 @@ struct Exchange::Impl {
   Result<std::shared_ptr<Buffers>> take_buffers(const char* call) const;
   std::shared_ptr<State> take_layout();
   void post_all(Channel channel, std::uint64_t value) const;
-  Result<void> await_all(Call& call, Channel channel, Part idle) const;
+  Result<void> await(Call& call, Channel channel, std::span<const Rank> ranks, Part idle) const;
   Result<void> meet_all(Call& call, Channel channel) const;
-  Result<void> join_send(Call& call, SendKind kind, int buffers_idx) const;
+  Result<void> join_send(Call& call, const Announcement& mine);
+  Unexpected different_call(const Call& call, const Announcement& mine, Rank peer) const;
 
   // Moving rows, in send.cpp and pull.cpp.
   Result<Dispatched> send(Call& call, std::shared_ptr<State> layout, std::shared_ptr<Buffers> buffers,
                           const Cargo& cargo);
+  void lay_open(ConstRows rows, const RoutingTable& routing) const;
+  void count_offered(Call& call, const State& layout) const;
   void push_rows(Call& call, const State& layout, const Buffers& buffers, ConstRows rows) const;
   void push_weights(const State& layout, const Buffers& buffers, const RoutingTable& routing) const;
   void pack_rows(Call& call, const State& layout, const Buffers& buffers, ConstRows rows) const;
   void take_copy_lists(State& layout) const;
   void copy_rows(Call& call, const State& layout, const Buffers& buffers) const;
+  void fetch_rows(Call& call, State& layout, const Buffers& buffers);
   void pull_weighted(Call& call, const State& layout, const Buffers& buffers, const RoutingTable& routing,
                      ConstRows addend, Rows out) const;
   void pull_gradients(Call& call, const State& layout, const Buffers& buffers, MatrixView<float> d_tokens,
                       MatrixView<float> d_weight) const;
   Store store_for(std::int64_t rows) const;
 
-  Communicator& parent;
   std::unique_ptr<Communicator> comm;
   ExchangeOptions options;
   ExpertPlacement placement;
@@ -109,12 +132,15 @@ struct Exchange::Impl {
   LayoutBuilder builder;
   std::vector<std::uint8_t> other_node;  // [R]
   std::vector<std::int64_t> max_tokens;  // [R]
-  Window counts, lists;
-  std::vector<const std::int32_t*> all_counts;  // [R]
-  std::vector<CopyList> lists_out;              // [R] in the other ranks' memory, for this rank's rows
+  Window offer_window, list_window;
+  std::vector<Offer> offers[2];                    // by slot, [R]
+  std::vector<const std::int32_t*> all_counts[2];  // by slot, [R]: the offers' counts
+  std::vector<CopyList> lists_out;                 // [R] in the other ranks' memory, for this rank's rows
+  std::vector<Rank> pushers;                       // of the send under way
   std::vector<std::shared_ptr<Buffers>> buffer_sets;
   std::vector<std::shared_ptr<State>> layouts;  // grows to the number alive at once
   std::uint64_t number = 0;                     // of the last call
+  std::uint64_t sends = 0;                      // calls that dispatch rows; its parity is the offers' slot
 };
 
 }  // namespace moetax

@@ -26,6 +26,7 @@ LayoutBuilder::LayoutBuilder(const ExpertPlacement& placement, Rank self)
   last_token_.resize(owner_.size());
   total_.resize(owner_.size());
   next_row_.resize(owner_.size());
+  incoming_.resize(static_cast<std::size_t>(placement.count(self)));
 }
 
 Result<void> LayoutBuilder::count_choices(const RoutingTable& routing, std::span<std::int32_t> count) {
@@ -89,7 +90,7 @@ void LayoutBuilder::place_rows(const RoutingTable& routing, std::span<const Copy
       if (first) {
         target.token = t;
         target.first_row = row;
-      } else if (owner_[e] != self_) {
+      } else if (owner_[e] != self_ && !lists.empty()) {
         lists[rank].copy[target.num_copies++] = {target.first_row, row};
       }
     }
@@ -97,6 +98,30 @@ void LayoutBuilder::place_rows(const RoutingTable& routing, std::span<const Copy
   for (std::size_t rank = 0; rank < lists.size(); ++rank) {
     if (static_cast<Rank>(rank) != self_) *lists[rank].size = target_[rank].num_copies;
   }
+}
+
+void LayoutBuilder::rewind_rows() {
+  std::int32_t row = 0;
+  const auto first = static_cast<std::size_t>(first_expert_[static_cast<std::size_t>(self_)]);
+  for (std::size_t i = 0; i < incoming_.size(); ++i) {
+    incoming_[i] = row;
+    row += total_[first + i];
+  }
+}
+
+void LayoutBuilder::skip_rows(const std::int32_t* count) {
+  count += first_expert_[static_cast<std::size_t>(self_)];
+  for (std::size_t i = 0; i < incoming_.size(); ++i) incoming_[i] += count[i];
+}
+
+std::size_t LayoutBuilder::next_rows(std::span<const std::int32_t> choice, std::span<std::int32_t> rows) {
+  const int first = first_expert_[static_cast<std::size_t>(self_)];
+  std::size_t found = 0;
+  for (const std::int32_t expert : choice) {
+    const auto local = static_cast<std::size_t>(expert - first);
+    if (local < incoming_.size()) rows[found++] = incoming_[local]++;
+  }
+  return found;
 }
 
 }  // namespace moetax

@@ -50,10 +50,16 @@ class LayoutBuilder {
   // count[e] := how often this rank's tokens chose e. kBadInput for ids that are out of range or repeat within a token.
   Result<void> count_choices(const RoutingTable& routing, std::span<std::int32_t> count);
 
-  // counts[r] points to rank r's count [E]. Fills `layout` but for the copies others will send, and writes the copies
-  // that each other rank must make of this rank's rows to lists[rank].
+  // counts[r] points to rank r's count [E]. Fills `layout` but for the copies of other ranks' rows, and writes the
+  // copies that each other rank must make of this rank's rows to lists[rank] (no lists: not wanted).
   void build(const RoutingTable& routing, std::span<const std::int32_t* const> counts, std::span<const CopyList> lists,
              DispatchLayout::State& layout);
+
+  // After build, the rows here of other ranks' choices, taken in the order of (rank, token): rewind, then for each rank
+  // either take its tokens' rows one by one or skip all that it counted.
+  void rewind_rows();
+  void skip_rows(const std::int32_t* count);
+  std::size_t next_rows(std::span<const std::int32_t> choice, std::span<std::int32_t> rows);
 
  private:
   void find_first_rows(std::span<const std::int32_t* const> counts, DispatchLayout::State& layout);
@@ -71,6 +77,7 @@ class LayoutBuilder {
   std::vector<std::int64_t> last_token_;  // [E] that chose the expert, while counting
   std::vector<std::int32_t> total_;       // [E] rows of the expert, all ranks
   std::vector<std::int32_t> next_row_;    // [E] at the owner, for this rank's next token
+  std::vector<std::int32_t> incoming_;    // [local experts] the next row to be taken
   std::vector<Target> target_;            // [R]
 };
 

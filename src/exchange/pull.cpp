@@ -1,6 +1,5 @@
 // Combine and its mirror: rows come back from the ranks of the experts and are summed.
 #include <array>
-#include <utility>
 
 #include "exchange/impl.h"
 #include "moetax/base/parallel.h"
@@ -11,25 +10,35 @@ namespace {
 
 constexpr std::int64_t kTokenGrain = 16;
 
-// Finds the K rows of one token after another, and knows the next token's too so that they can be prefetched. Counts
-// the rows it finds.
+// The rows of a token, and those of the next one that are to be prefetched.
+struct TokenRows {
+  std::array<const std::byte*, kMaxTopK> row;
+  std::array<const std::byte*, kMaxTopK> far_row;
+  std::size_t num_far = 0;
+};
+
+// Finds the K rows of one token after another, one token ahead so that they can be prefetched: peers' rows always, own
+// rows only when they are too many to be still in the cache. Counts the rows it finds.
 class RowWalk {
  public:
-  using TokenRows = std::array<const std::byte*, kMaxTopK>;
-
   RowWalk(const Exchange::Impl& x, const DispatchLayout::State& layout, const Window& out)
-      : x_(x), layout_(layout), out_(out), topk_(static_cast<std::size_t>(x.options.topk)) {}
+      : x_(x),
+        layout_(layout),
+        out_(out),
+        topk_(static_cast<std::size_t>(x.options.topk)),
+        own_rows_far_(x.store_for(layout.rows) == Store::kStreaming) {}
 
   // Calls body(token, terms) for tokens [begin, end) in order.
   template <class Body>
   void over(std::int64_t begin, std::int64_t end, Body body) {
-    TokenRows rows, next;
-    locate(begin, rows);
+    TokenRows tokens[2];
+    locate(begin, tokens[0]);
     for (std::int64_t t = begin; t < end; ++t) {
-      const bool more = t + 1 < end;
-      if (more) locate(t + 1, next);
-      body(t, RowTerms{{rows.data(), topk_}, {next.data(), more ? topk_ : 0}, x_.options.hidden});
-      std::swap(rows, next);
+      const TokenRows& now = tokens[(t - begin) % 2];
+      TokenRows& next = tokens[(t - begin + 1) % 2];
+      next.num_far = 0;
+      if (t + 1 < end) locate(t + 1, next);
+      body(t, RowTerms{{now.row.data(), topk_}, {next.far_row.data(), next.num_far}, x_.options.hidden});
     }
   }
 
@@ -41,9 +50,12 @@ class RowWalk {
  private:
   void locate(std::int64_t token, TokenRows& rows) {
     const Place* place = &layout_.place[token * static_cast<std::int64_t>(topk_)];
+    rows.num_far = 0;
     for (std::size_t k = 0; k < topk_; ++k, ++place) {
-      rows[k] = out_.at(place->rank) + static_cast<std::size_t>(place->row) * x_.row_bytes;
-      from_peers_ += place->rank != x_.self;
+      const bool from_peer = place->rank != x_.self;
+      rows.row[k] = out_.at(place->rank) + static_cast<std::size_t>(place->row) * x_.row_bytes;
+      if (from_peer || own_rows_far_) rows.far_row[rows.num_far++] = rows.row[k];
+      from_peers_ += from_peer;
       internode_ += x_.other_node[static_cast<std::size_t>(place->rank)];
     }
     all_ += static_cast<std::int64_t>(topk_);
@@ -53,6 +65,7 @@ class RowWalk {
   const DispatchLayout::State& layout_;
   const Window& out_;
   std::size_t topk_;
+  bool own_rows_far_;
   std::int64_t all_ = 0, from_peers_ = 0, internode_ = 0;
 };
 

@@ -16,14 +16,19 @@ constexpr std::int64_t kTokenGrain = 16;
 
 Result<Dispatched> Exchange::Impl::send(Call& call, std::shared_ptr<State> layout, std::shared_ptr<Buffers> buffers,
                                         const Cargo& cargo) {
-  // Peers come first: they can use the rows while this rank still packs its own.
-  push_rows(call, *layout, *buffers, cargo.rows);
-  if (cargo.weights) push_weights(*layout, *buffers, *cargo.weights);
-  post_all(Channel::kRows, call.number());
+  if (offer(self).announcement->pushes) {
+    // Peers come first: they can use the rows while this rank still packs its own.
+    push_rows(call, *layout, *buffers, cargo.rows);
+    if (cargo.weights) push_weights(*layout, *buffers, *cargo.weights);
+    post_all(Channel::kRows, call.number());
+  } else {
+    count_offered(call, *layout);
+  }
   pack_rows(call, *layout, *buffers, cargo.rows);
-  MOETAX_TRY(await_all(call, Channel::kRows, Part::kWire));
-  if (cargo.with_copy_lists) take_copy_lists(*layout);
+  MOETAX_TRY(await(call, Channel::kRows, pushers, Part::kWire));
+  if (cargo.new_layout) take_copy_lists(*layout);
   copy_rows(call, *layout, *buffers);
+  if (cargo.new_layout) fetch_rows(call, *layout, *buffers);
   call.finish();
 
   Dispatched result;
@@ -39,11 +44,28 @@ Result<Dispatched> Exchange::Impl::send(Call& call, std::shared_ptr<State> layou
   return result;
 }
 
+void Exchange::Impl::lay_open(ConstRows rows, const RoutingTable& routing) const {
+  const Offer& mine = offer(self);
+  std::copy_n(routing.expert().data, rows.rows * options.topk, mine.choice);
+  std::copy_n(rows.data, rows.bytes(), mine.rows);
+}
+
+void Exchange::Impl::count_offered(Call& call, const State& layout) const {
+  std::int64_t sent = 0, internode = 0;
+  for (const Place& place : std::span(layout.place.get(), static_cast<std::size_t>(layout.tokens * options.topk))) {
+    if (!place.first || place.rank == self) continue;
+    ++sent;
+    internode += other_node[static_cast<std::size_t>(place.rank)];
+  }
+  const auto bytes = static_cast<std::int64_t>(row_bytes);
+  call.moved({.logical = sent * bytes, .physical = sent * bytes, .internode = internode * bytes});
+}
+
+// Streams the rows: a normal store first brings the line over from the peer's cache, where its last reader left it.
 void Exchange::Impl::push_rows(Call& call, const State& layout, const Buffers& buffers, ConstRows rows) const {
   if (comm->size() == 1) return;
   Call::Wire wire(call, "push rows");
   const int topk = options.topk;
-  const Store store = store_for(layout.tokens * topk);
   parallel_for(layout.tokens, options.threads, kTokenGrain, [&](std::int64_t begin, std::int64_t end) {
     std::array<std::byte*, kMaxTopK> to;
     std::int64_t pushed = 0, internode = 0;
@@ -55,10 +77,11 @@ void Exchange::Impl::push_rows(Call& call, const State& layout, const Buffers& b
         internode += other_node[static_cast<std::size_t>(place.rank)];
       }
       if (targets == 0) continue;
-      copy_row(rows.row(t), row_bytes, {to.data(), targets}, store, t + 1 < end ? rows.row(t + 1) : nullptr);
+      copy_row(rows.row(t), row_bytes, {to.data(), targets}, Store::kStreaming,
+               t + 1 < end ? rows.row(t + 1) : nullptr);
       pushed += static_cast<std::int64_t>(targets);
     }
-    if (store == Store::kStreaming) finish_streaming();
+    finish_streaming();
     const auto bytes = static_cast<std::int64_t>(row_bytes);
     call.moved({.logical = pushed * bytes, .physical = pushed * bytes, .internode = internode * bytes});
   });
@@ -96,7 +119,7 @@ void Exchange::Impl::pack_rows(Call& call, const State& layout, const Buffers& b
 
 void Exchange::Impl::take_copy_lists(State& layout) const {
   layout.num_copies = 0;
-  for (Rank from = 0; from < comm->size(); ++from) {
+  for (const Rank from : pushers) {
     if (from == self) continue;
     const CopyList list = copy_list(from, self);
     std::copy_n(list.copy, *list.size, &layout.copy[layout.num_copies]);
@@ -105,6 +128,7 @@ void Exchange::Impl::take_copy_lists(State& layout) const {
 }
 
 void Exchange::Impl::copy_rows(Call& call, const State& layout, const Buffers& buffers) const {
+  if (layout.num_copies == 0) return;
   Span span(call.observer(), Part::kPack, "copy rows");
   const Store store = store_for(layout.rows);
   std::byte* rows = buffers.rows.local();
@@ -119,6 +143,34 @@ void Exchange::Impl::copy_rows(Call& call, const State& layout, const Buffers& b
     }
     if (store == Store::kStreaming) finish_streaming();
   });
+}
+
+// Offered rows go to all their places here in one pass. When the layout is used again they are pushed, so the copies of
+// the first place are noted too.
+void Exchange::Impl::fetch_rows(Call& call, State& layout, const Buffers& buffers) {
+  if (pushers.size() == all_counts[0].size() || comm->size() == 1) return;
+  Call::Wire wire(call, "fetch rows");
+  std::array<std::int32_t, kMaxTopK> row;
+  std::array<std::byte*, kMaxTopK> to;
+  builder.rewind_rows();
+  for (const Rank from : comm->everyone()) {
+    const Offer& theirs = offer(from);
+    if (from == self || theirs.announcement->pushes) {
+      builder.skip_rows(theirs.count);
+      continue;
+    }
+    const std::int32_t* choice = theirs.choice;
+    for (std::int64_t t = 0; t < theirs.announcement->tokens; ++t, choice += options.topk) {
+      const std::size_t places = builder.next_rows({choice, static_cast<std::size_t>(options.topk)}, row);
+      if (places == 0) continue;
+      for (std::size_t i = 0; i < places; ++i) {
+        to[i] = buffers.rows.local() + static_cast<std::size_t>(row[i]) * row_bytes;
+        if (i > 0) layout.copy[layout.num_copies++] = {row[0], row[i]};
+      }
+      const std::byte* token = theirs.rows + static_cast<std::size_t>(t) * row_bytes;
+      copy_row(token, row_bytes, {to.data(), places}, Store::kCached, token + row_bytes);
+    }
+  }
 }
 
 }  // namespace moetax

@@ -156,6 +156,8 @@ inline std::vector<Scenario> scenarios(int ranks) {
   const auto equal = [&](std::int64_t t) { return std::vector<std::int64_t>(static_cast<std::size_t>(ranks), t); };
   std::vector<std::int64_t> mixed;
   for (int r = 0; r < ranks; ++r) mixed.push_back(r % 2 == 1 ? 0 : 3 + 5 * r);
+  std::vector<std::int64_t> few_and_many = mixed;  // the ones are offered, the others pushed
+  few_and_many.front() = 300;
   return {
       {.tokens = equal(13), .hidden = 64, .experts = 16, .topk = 4},
       {.tokens = equal(40), .hidden = 7, .experts = 10, .topk = 3, .dtype = DType::kFp32},
@@ -166,6 +168,9 @@ inline std::vector<Scenario> scenarios(int ranks) {
       {.tokens = equal(21), .hidden = 33, .experts = 16, .topk = 6, .choice = Choice::kHotExpert},
       {.tokens = equal(0), .hidden = 64, .experts = 16, .topk = 4},
       {.tokens = equal(5), .hidden = 64, .experts = 6, .topk = 6},  // every expert
+      {.tokens = equal(260), .hidden = 40, .experts = 13, .topk = 4},
+      {.tokens = few_and_many, .hidden = 33, .experts = 11, .topk = 3, .dtype = DType::kFp32},
+      {.tokens = few_and_many, .hidden = 64, .experts = 8, .topk = 4, .choice = Choice::kHotExpert},
   };
 }
 

@@ -56,7 +56,7 @@ Expected expected_bytes(const Scenario& s, Rank rank, int ranks_per_node, bool p
 }
 
 TEST(ExchangeRecords, BytesAreThoseOfTheRouting) {
-  const Scenario s{.tokens = {20, 3, 0, 31}, .hidden = 24, .experts = 10, .topk = 4, .threads = 1};
+  const Scenario s{.tokens = {20, 300, 0, 31}, .hidden = 24, .experts = 10, .topk = 4, .threads = 1};
   on_threads(
       4,
       [&](Communicator& comm) {

@@ -26,8 +26,7 @@ Counts offsets(const Counts& counts) {
 class MpiExchange {
  public:
   MpiExchange(Rank rank, std::int64_t tokens)
-      : rank_(rank),
-        tokens_(tokens),
+      : tokens_(tokens),
         routing_(uniform_routing(rank, tokens)),
         slot_(static_cast<std::size_t>(tokens * kTopK)),
         send_(buffer(tokens * kTopK)),
@@ -119,7 +118,6 @@ class MpiExchange {
     received_rows_ = grouped;
   }
 
-  Rank rank_;
   std::int64_t tokens_;
   RoutingTable routing_;
   std::vector<int> slot_;  // [T, K] row in the send buffer

@@ -5,9 +5,9 @@
 //   backward: combine's mirror is a dispatch of d_out, dispatch's mirror is a combine of d_x; same layout, never routed
 //   again
 //
-// Rows travel once per destination rank, pushed by their sender or, where there are few, fetched by the receiver after a
-// single round of flags. They lie expert-major without padding, inside an expert in global token order, so an expert sees
-// the same rows in the same order whatever the number of ranks. The sum over k is taken in top-k order in fp32 and
+// Rows travel once per destination rank, pushed by their sender or, where there are few, fetched by the receiver after
+// a single round of flags. They lie expert-major without padding, inside an expert in global token order, so an expert
+// sees the same rows in the same order whatever the number of ranks. The sum over k is taken in top-k order in fp32 and
 // rounded once: outputs have the same bits for any number of ranks. Collective: every rank makes the same calls in the
 // same order, also with zero tokens. Used from the rank's thread. In the steady state no call allocates.
 //
@@ -16,12 +16,12 @@
 // destruction. A rank that is late, dead or makes another call than the others is named in kPeerFailed.
 //
 // What the observer hears: a call is a span of Part::kLaunch (checks, counts, layout, flags) around spans of kWait (a
-// peer has not yet made the same call), kWire and kPack. In dispatch, copies from or to a peer's memory and the idle time
-// until the peers' rows are complete are kWire, copies inside this rank's own rows are kPack. Combine reads all K rows of
-// a token in one pass, which is kWire when rows of a peer are among them and kPack otherwise (always, on a single rank).
-// ExchangeRecord's bytes are row bytes, counted where the rows move: logical once per (token, destination rank) for
-// dispatch and its like, once per (token, expert) for combine and its mirror. What steers the rows (counts, copy lists,
-// gate weights) is not in them. Ranks in records and errors are those of the world, as everywhere.
+// peer has not yet made the same call), kWire and kPack. In dispatch, copies from or to a peer's memory and the idle
+// time until the peers' rows are complete are kWire, copies inside this rank's own rows are kPack. Combine reads all K
+// rows of a token in one pass, which is kWire when rows of a peer are among them and kPack otherwise (always, on a
+// single rank). ExchangeRecord's bytes are row bytes, counted where the rows move: logical once per (token, destination
+// rank) for dispatch and its like, once per (token, expert) for combine and its mirror. What steers the rows (counts,
+// copy lists, gate weights) is not in them. Ranks in records and errors are those of the world, as everywhere.
 #pragma once
 
 #include <cstdint>

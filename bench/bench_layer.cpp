@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <memory>
 #include <vector>
@@ -154,7 +155,7 @@ struct Handed {
 double quantile(std::vector<double> samples, double q) {
   if (samples.empty()) return 0;
   std::sort(samples.begin(), samples.end());
-  return samples[static_cast<std::size_t>(q * static_cast<double>(samples.size() - 1) + 0.5)];
+  return samples[static_cast<std::size_t>(std::lround(q * static_cast<double>(samples.size() - 1)))];
 }
 
 void print(const std::vector<Handed>& all) {

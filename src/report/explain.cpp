@@ -114,7 +114,7 @@ bool oversubscribed(const Bill& bill) {
 }
 
 Advice turns_advice(const Bill& bill) {
-  const auto threads = static_cast<std::size_t>(bill.config.ranks * bill.config.threads);
+  const auto threads = static_cast<std::size_t>(bill.config.ranks) * static_cast<std::size_t>(bill.config.threads);
   const auto cores = static_cast<std::size_t>(bill.machine.cores);
   return {fmt::format("{} on {}: the kernel lets them take turns", plural(threads, "thread"), plural(cores, "core")),
           fmt::format("use at most {} ranks x threads here, or more cores", cores)};

@@ -29,7 +29,8 @@ class Collectives {
   Result<void> agree(const char* what, std::string_view mine, Deadline deadline);
 
   // values := sum over ranks, in rank order (bit-identical on all ranks), fp32, in chunks through shared memory: each
-  // rank sums its share of the chunk, then all copy the sums. The deadline's length holds for each wait, not for all. The same count on all ranks. Reports to `observer` (may
+  // rank sums its share of the chunk, then all copy the sums. The deadline's
+  // length holds for each wait, not for all. The same count on all ranks. Reports to `observer` (may
   // be null) its parts of the time, its waits, and one ExchangeRecord (name "reduce", family "all-reduce") whose bytes
   // are those this rank read: logical from all ranks' memory, physical from other ranks', internode from other nodes'.
   // A single rank reads nothing.

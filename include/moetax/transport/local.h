@@ -14,7 +14,8 @@ namespace moetax {
 struct LocalOptions {
   int ranks = 2;
   int ranks_per_node = 0;  // > 0 makes node_of() report rank / ranks_per_node, for tests of node-aware code
-  double linger_s = 10;  // processes only: once a rank ended badly, how long the others may go on before they are killed
+  double linger_s =
+      10;  // processes only: once a rank ended badly, how long the others may go on before they are killed
 };
 
 // Exit status of a rank whose body let an exception escape; the others are told as by fail().

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 
 #include "moetax/base/memory.h"
 #include "moetax/transport/collectives.h"
@@ -97,6 +98,14 @@ Result<void> Exchange::Impl::make_windows(Deadline deadline) {
   MOETAX_TRY(collectives.agree("the exchange", describe(options), deadline));
   MOETAX_TRY(collectives.all_gather("exchange sizes", std::as_bytes(std::span(&options.max_tokens, 1)),
                                     std::as_writable_bytes(std::span(max_tokens)), deadline));
+  // Row numbers travel as 32-bit integers. All ranks know all sizes, so all come to the same verdict.
+  for (const Rank rank : comm->everyone()) {
+    if (max_rows(rank) <= std::numeric_limits<std::int32_t>::max()) continue;
+    return fail(ErrorCode::kUsage,
+                fmt::format("rank {} could be sent {} rows, more than the 2147483647 an exchange can "
+                            "number: use fewer tokens per step",
+                            comm->world_rank(rank), max_rows(rank)));
+  }
   const auto rows = static_cast<std::size_t>(max_rows(self));
   MOETAX_ASSIGN(offer_window, comm->make_window("exchange offers", 2 * offer_bytes(self), deadline));
   MOETAX_ASSIGN(list_window, comm->make_window("exchange copy lists", list_offset(comm->size(), self), deadline));

@@ -58,6 +58,18 @@ TEST(ExchangeErrors, RanksThatDisagreeOnTheShape) {
   });
 }
 
+TEST(ExchangeErrors, MoreRowsThanCanBeNumbered) {
+  on_threads(8, [](Communicator& comm) {
+    ExchangeOptions options = kSmall.options(0);
+    options.max_tokens = std::int64_t{1} << 24;
+    options.experts = 256;
+    options.topk = 32;
+    options.hidden = 1;
+    const auto x = Exchange::create(comm, options);
+    expect_error(x, ErrorCode::kUsage, "4294967296 rows, more than the 2147483647");
+  });
+}
+
 TEST(ExchangeErrors, OptionsOutOfRange) {
   const auto refused = [](auto change, const std::string& text) {
     on_threads(2, [&](Communicator& comm) {

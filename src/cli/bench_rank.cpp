@@ -22,7 +22,6 @@ constexpr std::uint64_t kTokenStream = 1, kGradientStream = 2, kBiasStream = 100
 constexpr int kMaxSpans = 40000;
 constexpr int kMaxExchanges =
     400000;  // kept by a ledger; a longer run's later steps are not on the bill, which says so
-constexpr double kSetupDeadline = 600;
 
 // A progress line on standard error, when rank 0 talks to a terminal.
 class Progress {
@@ -143,7 +142,7 @@ Result<void> RankBench::make_tokens() {
 
 Result<void> RankBench::run(const Progress& progress) {
   // Ranks take different times to make their weights; that is no wait of a step.
-  MOETAX_TRY(over_world().barrier("the first step", Deadline::in_seconds(kSetupDeadline)));
+  MOETAX_TRY(over_world().barrier("the first step", deadline()));
   const int total = options_->warmup + options_->steps;
   for (int i = 0; i < total; ++i) {
     const bool measured = i >= options_->warmup;

@@ -3,9 +3,7 @@ include(CMakePackageConfigHelpers)
 
 set(MOETAX_CMAKE_DIR "${CMAKE_INSTALL_LIBDIR}/cmake/moetax")
 install(TARGETS moetax EXPORT moetaxTargets ARCHIVE FILE_SET HEADERS)
-if(TARGET moetax_cli)
-  install(TARGETS moetax_cli RUNTIME)
-endif()
+install(TARGETS moetax_cli RUNTIME)
 install(EXPORT moetaxTargets NAMESPACE moetax:: DESTINATION "${MOETAX_CMAKE_DIR}")
 
 configure_package_config_file("${PROJECT_SOURCE_DIR}/cmake/moetaxConfig.cmake.in"

@@ -1,5 +1,8 @@
 #include "expert/matmul.h"
 
+#include <omp.h>
+
+#include <algorithm>
 #include <array>
 #include <cassert>
 
@@ -21,6 +24,21 @@ void set_address(const dnnl::memory& memory, const void* address) {
 }
 
 }  // namespace
+
+ScopedTeam::ScopedTeam(int threads)
+    : threads_before_(omp_get_max_threads()),
+      dynamic_before_(omp_get_dynamic()),
+      levels_before_(omp_get_max_active_levels()) {
+  omp_set_num_threads(std::min(threads, omp_get_thread_limit()));
+  omp_set_dynamic(0);
+  omp_set_max_active_levels(std::max(levels_before_, omp_get_active_level() + 1));
+}
+
+ScopedTeam::~ScopedTeam() {
+  omp_set_num_threads(threads_before_);
+  omp_set_dynamic(dynamic_before_);
+  omp_set_max_active_levels(levels_before_);
+}
 
 const bool& inside_gemm_library() {
   return inside_library;

@@ -1,8 +1,6 @@
 // One oneDNN matmul of a fixed size, bound once: later only addresses change, so that a call allocates nothing of ours.
 #pragma once
 
-#include <omp.h>
-
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -20,16 +18,18 @@ namespace moetax {
 const dnnl::engine& cpu_engine();
 
 // Sets the team size of OpenMP regions started by this thread for the lifetime of the object. oneDNN takes its number
-// of threads from there, when it builds and when it runs.
+// of threads from there when it builds and when it runs, splits the work by it, and leaves out the shares of threads that
+// the runtime then refuses. So nothing here is asked for that could be refused: sizes stay below the thread limit
+// (OMP_THREAD_LIMIT), teams may not shrink (OMP_DYNAMIC), and a region inside the caller's own gets its team too.
 class ScopedTeam {
  public:
-  explicit ScopedTeam(int threads) : before_(omp_get_max_threads()) { omp_set_num_threads(threads); }
-  ~ScopedTeam() { omp_set_num_threads(before_); }
+  explicit ScopedTeam(int threads);
+  ~ScopedTeam();
   ScopedTeam(const ScopedTeam&) = delete;
   ScopedTeam& operator=(const ScopedTeam&) = delete;
 
  private:
-  int before_;
+  int threads_before_, dynamic_before_, levels_before_;
 };
 
 // True while the calling thread is inside a call to the GEMM library. The library allocates several times a call, also

@@ -65,8 +65,10 @@ TEST(ExchangeErrors, MoreRowsThanCanBeNumbered) {
     options.experts = 256;
     options.topk = 32;
     options.hidden = 1;
+    // All find it out; one that is slow may hear it from another first.
     const auto x = Exchange::create(comm, options);
-    expect_error(x, ErrorCode::kUsage, "4294967296 rows, more than the 2147483647");
+    ASSERT_FALSE(x);
+    EXPECT_THAT(x.error().message, HasSubstr("4294967296 rows, more than the 2147483647"));
   });
 }
 

@@ -210,6 +210,17 @@ TEST(FeedForward, EachThreadMayUseItsOwn) {
   for (std::thread& thread : threads) thread.join();
 }
 
+TEST(FeedForward, MayBeCalledFromInsideACallersTeam) {
+  const Problem p({.hidden = 61, .inter = 35}, DType::kBf16, {40, 3});
+  FeedForward ffn = p.make(2);
+  const OwnedRows expected = p.forward(ffn);
+  bool equal = false;
+#pragma omp parallel num_threads(2)
+#pragma omp single
+  equal = p.forward(ffn).bytes() == expected.bytes();
+  EXPECT_TRUE(equal);
+}
+
 TEST(FeedForward, FilledRowByRowEqualsSet) {
   for (const DType dtype : {DType::kBf16, DType::kFp32}) {
     const Problem p({.hidden = 61, .inter = 35, .bias = true}, dtype, {4, 3});

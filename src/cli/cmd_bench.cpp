@@ -36,6 +36,7 @@ Bill describe_run(const BenchOptions& options, const HostInfo& host) {
   config.experts = options.model.router.experts;
   config.topk = options.model.router.topk;
   const int ep_size = options.ep_size > 0 ? options.ep_size : options.ranks;
+  config.ep_size = ep_size;
   const ExpertPlacement placement{config.experts, ep_size};
   for (Rank rank = 0; rank < options.ranks; ++rank) config.experts_per_rank.push_back(placement.count(rank % ep_size));
   config.dtype = to_string(options.dtype);
@@ -43,11 +44,17 @@ Bill describe_run(const BenchOptions& options, const HostInfo& host) {
   config.transport = "local";
   config.routing = options.routing;
   config.backward = options.backward;
+  config.recompute = options.activations == Activations::kRecompute;
   config.layers = options.layers;
   config.threads = options.threads;
   config.steps = options.steps;
   config.warmup = options.warmup;
   config.seed = options.seed;
+  for (Rank rank = 0; rank < options.ranks; ++rank) {
+    const double ms = options.delay_ms[static_cast<std::size_t>(rank)];
+    if (ms > 0) config.delays.push_back({rank, ms});
+  }
+  config.deadline_s = options.deadline_s;
   return bill;
 }
 

@@ -46,10 +46,18 @@ Json machine_json(const Bill& bill) {
           {"mpi", bill.mpi.empty() ? Json(nullptr) : Json(bill.mpi)}};
 }
 
+template <class T>
+Json value_or_null(const std::optional<T>& value) {
+  return value ? Json(*value) : Json(nullptr);
+}
+
 Json config_json(const BillConfig& config) {
+  Json delays = Json::array();
+  for (const BillDelay& delay : config.delays) delays.push_back({{"rank", delay.rank}, {"ms", delay.ms}});
   return {{"model", config.model.empty() ? Json(nullptr) : Json(config.model)},
           {"ranks", config.ranks},
           {"nodes", config.nodes},
+          {"ep_size", value_or_null(config.ep_size)},
           {"threads", config.threads},
           {"tokens_per_rank", config.tokens_per_rank},
           {"hidden", config.hidden},
@@ -66,10 +74,13 @@ Json config_json(const BillConfig& config) {
           {"overlap", config.overlap},
           {"routing", config.routing},
           {"backward", config.backward},
+          {"recompute", config.recompute},
           {"layers", config.layers},
           {"steps", config.steps},
           {"warmup", config.warmup},
-          {"seed", config.seed}};
+          {"seed", config.seed},
+          {"delays", delays},
+          {"deadline_s", value_or_null(config.deadline_s)}};
 }
 
 Json stats_json(const BillStats& stats) {

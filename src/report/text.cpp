@@ -52,6 +52,14 @@ std::string tokens_line(const BillConfig& config) {
   return *low == *high ? fmt::format("{} tokens per rank", *low) : fmt::format("{} to {} tokens per rank", *low, *high);
 }
 
+// "2 layers with backward, activations recomputed".
+std::string layers_line(const BillConfig& config) {
+  std::string text = plural(static_cast<std::size_t>(std::max(config.layers, 0)), "layer");
+  if (config.backward) text += " with backward";
+  if (config.recompute) text += ", activations recomputed";
+  return text;
+}
+
 std::string config_line(const BillConfig& config) {
   std::vector<std::string> items;
   if (!config.model.empty()) items.push_back(config.model);
@@ -59,11 +67,13 @@ std::string config_line(const BillConfig& config) {
   const auto threads = static_cast<std::size_t>(std::max(config.threads, 0));
   items.push_back(fmt::format("{} of {}", plural(ranks, "rank"), plural(threads, "thread")));
   if (config.nodes > 1) items.push_back(fmt::format("{} nodes", config.nodes));
+  if (config.ep_size && *config.ep_size > 0 && *config.ep_size < config.ranks) {
+    items.push_back(fmt::format("{} replicas of the experts", config.ranks / *config.ep_size));
+  }
   items.push_back(tokens_line(config));
   items.push_back(fmt::format("H={} I={} E={} K={}", config.hidden, config.inter, config.experts, config.topk));
   if (config.shared > 0) items.push_back(fmt::format("shared I={}", config.shared));
-  items.push_back(fmt::format("{} layer{}{}", config.layers, config.layers == 1 ? "" : "s",
-                              config.backward ? " with backward" : ""));
+  items.push_back(layers_line(config));
   items.push_back(config.dtype);
   items.push_back(fmt::format("wire {}/{}", config.wire_dispatch, config.wire_combine));
   items.push_back(fmt::format("routing {}", config.routing));
@@ -72,6 +82,9 @@ std::string config_line(const BillConfig& config) {
   items.push_back(fmt::format("overlap {}", config.overlap));
   items.push_back(fmt::format("{} mode", config.mode));
   items.push_back(fmt::format("seed {}", config.seed));
+  for (const BillDelay& delay : config.delays) {
+    items.push_back(fmt::format("rank {} delayed by {}", delay.rank, time_text(delay.ms * 1e3)));
+  }
   return join(items);
 }
 

@@ -62,6 +62,17 @@ TEST(BenchRuns, ThePartsAddUpOnEveryRank) {
   }
 }
 
+TEST(BenchRuns, TheBillSaysWhatWasAskedFor) {
+  const json config = bill_of(small({"--ranks", "4", "--ep-size", "2", "--tokens", "8", "--backward", "--recompute",
+                                     "--delay", "3:1.5", "--deadline", "20"}))
+                          .at("config");
+  EXPECT_EQ(config.at("ep_size"), 2);
+  EXPECT_EQ(config.at("recompute"), true);
+  EXPECT_EQ(config.at("delays"), json::parse(R"([{"rank": 3, "ms": 1.5}])"));
+  EXPECT_EQ(config.at("deadline_s"), 20.0);
+  EXPECT_EQ(bill_of(small({"--ranks", "2", "--tokens", "8"})).at("config").at("ep_size"), 2);
+}
+
 TEST(BenchRuns, ADelayedRankIsNamedWithItsDelay) {
   const json bill = bill_of(small({"--ranks", "2", "--tokens", "64", "--delay", "1:20"}));
   const json& waiter = bill.at("ranks").at(0);

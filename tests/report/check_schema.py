@@ -44,6 +44,8 @@ for what, broken in [
     ("another schema", replaced(good, "schema", "moetax.bill/2")),
     ("text for a time", replaced(good, "compute_us", "12")),
     ("null for exposed_us, which is always known", replaced(good, "exposed_us", None)),
+    ("no ep_size", replaced(good, "config", without(good["config"], "ep_size"))),
+    ("a delay without its rank", replaced(good, "config", replaced(good["config"], "delays", [{"ms": 5}]))),
     ("a misspelt key", replaced(good, "compute_ms", 1.0)),
 ]:
     if validator.is_valid(broken):

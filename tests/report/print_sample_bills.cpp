@@ -10,6 +10,8 @@ int main() {
   unknown.tax.wire_us.reset();
   unknown.ranks[0].wait_us.reset();
   unknown.ranks[0].waited_for[0].rank = kNoRank;
+  unknown.config.ep_size.reset();
+  unknown.config.deadline_s.reset();
   const char* separator = "[";
   for (const Bill& bill : {sample::planted_bill(), sample::hot_bill(), sample::wide_bill(), sample::wire_bill(),
                            sample::one_rank_bill(), sample::no_steps_bill(), sample::bill_of({}), unknown}) {

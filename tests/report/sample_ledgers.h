@@ -152,6 +152,7 @@ inline Bill bill_of(const std::vector<RankLedger>& ledgers, int experts = 8) {
   bill.gemm = "oneDNN 2.6, bf16 native";
   bill.config.model = "example";
   bill.config.ranks = static_cast<int>(ledgers.size());
+  bill.config.deadline_s = 30;
   bill.config.tokens_per_rank.assign(ledgers.size(), 512);
   bill.config.hidden = 2048;
   bill.config.inter = 1408;
@@ -161,6 +162,7 @@ inline Bill bill_of(const std::vector<RankLedger>& ledgers, int experts = 8) {
   bill.config.warmup = 2;
   bill.config.steps = ledgers.empty() ? 0 : static_cast<int>(ledgers.front().steps.size());
   const int ranks = std::max(static_cast<int>(ledgers.size()), 1);
+  bill.config.ep_size = ranks;
   for (int r = 0; r < ranks && !ledgers.empty(); ++r) {
     bill.config.experts_per_rank.push_back(experts / ranks + (r < experts % ranks ? 1 : 0));
   }
@@ -181,7 +183,9 @@ inline Bill planted_bill() {
   auto plans = even_plans(2);
   plans[1].planted_ns = 5000 * kUs;
   plans[1].clock_offset_ns = 3000 * kUs;
-  return bill_of(Simulation(plans).run(4));
+  Bill bill = bill_of(Simulation(plans).run(4));
+  bill.config.delays = {{1, 5}};
+  return bill;
 }
 
 // Experts 2 and 3, both on rank 1 of 4, are hot, and its experts take as much longer.

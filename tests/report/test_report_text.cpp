@@ -61,6 +61,16 @@ TEST(Golden, NoSteps) {
   expect_golden("no_steps", sample::no_steps_bill());
 }
 
+TEST(Text, SaysWhatTheRunWasAskedFor) {
+  Bill bill = sample::planted_bill();
+  bill.config.ranks = 8;
+  bill.config.ep_size = 4;
+  bill.config.backward = bill.config.recompute = true;
+  const std::string text = to_text(bill);
+  EXPECT_THAT(text, testing::HasSubstr("2 replicas of the experts"));
+  EXPECT_THAT(text, testing::HasSubstr("1 layer with backward, activations recomputed"));
+}
+
 TEST(Text, LongNamesStayWithin100Columns) {
   Bill bill = sample::hot_bill();
   bill.machine.cpu = std::string(250, 'x');

@@ -15,11 +15,18 @@
 
 namespace moetax {
 
+// A sleep that was asked for in every step (--delay).
+struct BillDelay {
+  Rank rank = 0;
+  double ms = 0;
+};
+
 // The run's settings as the bill prints them. Shapes in elements.
 struct BillConfig {
   std::string model;  // preset or file name, may be empty
   int ranks = 1;
   int nodes = 1;
+  std::optional<int> ep_size;  // ranks per replica of the experts; unknown in bills made from traces
   std::vector<std::int64_t> tokens_per_rank;
   std::int64_t hidden = 0, inter = 0, shared = 0;  // shared: total inner width of shared experts
   int experts = 0, topk = 0;
@@ -32,10 +39,13 @@ struct BillConfig {
   std::string overlap = "none";
   std::string routing = "router";
   bool backward = false;
+  bool recompute = false;  // activations, in the backward
   int layers = 1;
   int threads = 1;  // per rank
   int steps = 0, warmup = 0;
   std::uint64_t seed = 0;
+  std::vector<BillDelay> delays;
+  std::optional<double> deadline_s;  // of each wait
 };
 
 struct BillStats {

@@ -108,21 +108,25 @@ void MoeLayer::Impl::router_backward(ConstRows hidden, LayerSaved& saved, Matrix
 }
 
 Result<void> MoeLayer::Impl::reduce_gradients(LayerGradients& gradients, bool accumulate) {
-  const auto finish = [&](std::vector<float>& mine, std::vector<float>& theirs, Collectives& over) -> Result<void> {
+  struct Group {
+    Collectives& ranks;
+    const char* name;
+  };
+  const auto finish = [&](std::vector<float>& mine, std::vector<float>& theirs, const Group& over) -> Result<void> {
     if (mine.empty()) return {};
-    MOETAX_TRY(over.all_reduce_sum(mine, deadline(), observer()));
+    MOETAX_TRY(over.ranks.all_reduce_sum(over.name, mine, deadline(), observer()));
     const Span span(observer(), Part::kPack, "accumulate gradients");
     if (!accumulate) std::fill(theirs.begin(), theirs.end(), 0.0f);
     add(mine, threads(), theirs);
     return {};
   };
-  Collectives& world = parallel.over_world();
+  const Group world{parallel.over_world(), shared ? "reduce (router, shared)" : "reduce (router)"};
   MOETAX_TRY(finish(partial.router, gradients.router, world));
   MOETAX_TRY(finish(partial.router_bias, gradients.router_bias, world));
   MOETAX_TRY(finish(partial.shared_w13, gradients.shared_w13, world));
   MOETAX_TRY(finish(partial.shared_w2, gradients.shared_w2, world));
   if (parallel.replicas() == 1) return {};
-  Collectives& replicas = parallel.over_replicas();
+  const Group replicas{parallel.over_replicas(), "reduce (experts)"};
   MOETAX_TRY(finish(partial.w13, gradients.w13, replicas));
   MOETAX_TRY(finish(partial.w2, gradients.w2, replicas));
   MOETAX_TRY(finish(partial.b13, gradients.b13, replicas));

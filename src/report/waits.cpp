@@ -29,12 +29,15 @@ ExchangeKey key_of(const RankLedger& ledger, const LedgerExchange& exchange) {
   return {exchange.step, exchange.number, ledger.names[static_cast<std::size_t>(exchange.name)]};
 }
 
-// The k-th exchange of a name within a step belongs to layer k, in the backward pass counted from the last layer.
+// Every layer makes as many exchanges of a name in a step as any other, in the backward pass the last layer first.
 ExchangeIndex index_exchanges(const RankLedger& ledger, std::size_t layers) {
-  std::map<std::pair<std::int32_t, std::int32_t>, std::size_t> seen;  // by step and name
+  std::map<std::pair<std::int32_t, std::int32_t>, std::size_t> total, seen;  // by step and name
+  for (const LedgerExchange& exchange : ledger.exchanges) ++total[{exchange.step, exchange.name}];
   ExchangeIndex index;
   for (const LedgerExchange& exchange : ledger.exchanges) {
-    const std::size_t k = seen[{exchange.step, exchange.name}]++;
+    const auto kind = std::pair(exchange.step, exchange.name);
+    const std::size_t of_each_layer = std::max<std::size_t>(total[kind] / std::max<std::size_t>(layers, 1), 1);
+    const std::size_t k = seen[kind]++ / of_each_layer;
     const bool backward = ledger.names[static_cast<std::size_t>(exchange.phase)] == "backward";
     Occurrence occurrence{&exchange, 0, k < layers};
     if (k < layers) occurrence.layer = backward ? layers - 1 - k : k;

@@ -134,7 +134,7 @@ class Reduction {
   // `total` of all chunks: the ranks compare it, because with different ones they would wait for each other in vain.
   Result<void> reduce(std::span<float> values, std::size_t total, std::uint64_t turn) {
     {
-      const Span span(observer_, Part::kPack, "reduce");
+      const Span span(observer_, Part::kPack, operation_.name);
       std::copy(values.begin(), values.end(), chunk(scratch_, comm_.rank(), turn));
       std::memcpy(slot(scratch_, comm_.rank(), turn), &total, sizeof total);
     }
@@ -163,9 +163,9 @@ class Reduction {
   }
 
   Result<void> wait_for_all() {
-    const Span launch(observer_, Part::kLaunch, "reduce");
+    const Span launch(observer_, Part::kLaunch, operation_.name);
     const std::uint64_t number = post_to_all(comm_);
-    const Span idle(observer_, Part::kWait, "reduce");
+    const Span idle(observer_, Part::kWait, operation_.name);
     MOETAX_ASSIGN(const Wait wait, comm_.wait(Channel::kCollective, comm_.everyone(), number, operation_,
                                               Deadline::in_seconds(deadline_.seconds())));
     record_.wait_ns += wait.end_ns - wait.start_ns;
@@ -189,7 +189,7 @@ class Reduction {
 
   // In rank order, block by block, so that the sums stay in the first-level cache.
   void sum_own_share(std::size_t count, std::uint64_t turn) {
-    const Span span(observer_, Part::kWire, "reduce");
+    const Span span(observer_, Part::kWire, operation_.name);
     const std::int64_t start = now_ns();
     const Share share = share_of(comm_.rank(), count);
     alignas(64) std::array<float, 1024> sums;
@@ -204,7 +204,7 @@ class Reduction {
   }
 
   void collect(std::span<float> values, std::uint64_t turn) {
-    const Span span(observer_, Part::kWire, "reduce");
+    const Span span(observer_, Part::kWire, operation_.name);
     const std::int64_t start = now_ns();
     for (const Rank peer : comm_.everyone()) {
       const Share share = share_of(peer, values.size());
@@ -232,8 +232,9 @@ class Reduction {
 
 }  // namespace
 
-Result<void> Collectives::all_reduce_sum(std::span<float> values, Deadline deadline, Observer* observer) {
-  Reduction reduction(*comm_, scratch_, {"reduce", ++reductions_}, deadline, observer);
+Result<void> Collectives::all_reduce_sum(const char* name, std::span<float> values, Deadline deadline,
+                                         Observer* observer) {
+  Reduction reduction(*comm_, scratch_, {name, ++reductions_}, deadline, observer);
   std::size_t done = comm_->size() == 1 ? values.size() : 0;
   do {
     const std::size_t count = std::min(kChunkFloats, values.size() - done);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "cli/command.h"
@@ -83,6 +84,14 @@ TEST(BenchRuns, ADelayedRankIsNamedWithItsDelay) {
   const double slept = bill.at("ranks").at(1).at("other_us").get<double>();
   EXPECT_GE(slept, 20e3);
   EXPECT_NEAR(waited.at("by_cause_us").at("planted-delay").get<double>(), slept, 0.1 * slept);
+}
+
+TEST(BenchRuns, ReductionsOverAllRanksAndOverReplicasAreToldApart) {
+  const json bill = bill_of(small({"--ranks", "4", "--ep-size", "2", "--tokens", "16", "--backward", "--layers", "2"}));
+  std::map<std::string, int> calls;
+  for (const json& exchange : bill.at("exchanges")) calls[exchange.at("name")] += exchange.at("calls").get<int>();
+  EXPECT_EQ(calls["reduce (router, shared)"], 3 * 2 * 3);  // router, two matrices of the shared experts
+  EXPECT_EQ(calls["reduce (experts)"], 3 * 2 * 2);
 }
 
 TEST(BenchRuns, UnequalAndEmptyRanks) {

@@ -165,6 +165,25 @@ TEST(FillBill, MoreRowsExplainLongerTurns) {
   EXPECT_NEAR(by_cause(waited, WaitCause::kExpertLoad), 4000.0 * 2 / 3, 1e-6);
 }
 
+// Two layers, two reductions each: the third of the backward is the first layer's, and only there rank 1 has more rows.
+TEST(FillBill, ReductionsBelongToTheirLayer) {
+  auto ledgers = Simulation(sample::even_plans(2)).run(1);
+  for (RankLedger& ledger : ledgers) {
+    ledger.names = {"reduce", "backward", "all-reduce"};
+    ledger.expert_tokens = {{10, 10, 10, 10, 90, 90, 90, 90}, {50, 50, 50, 50, 50, 50, 50, 50}};
+    ledger.exchanges.assign(4, {});
+    for (std::size_t i = 0; i < 4; ++i) {
+      ledger.exchanges[i].phase = 1;
+      ledger.exchanges[i].family = 2;
+      ledger.exchanges[i].number = i + 1;
+    }
+  }
+  ledgers[1].exchanges[2].approach.part_ns[static_cast<std::size_t>(Part::kCompute)] = 900 * kUs;
+  ledgers[0].waits.push_back({0, 2, 1, 0, 900 * kUs, 900 * kUs, 0});
+  const Bill bill = sample::bill_of(ledgers);
+  EXPECT_DOUBLE_EQ(by_cause(bill.ranks[0].waited_for.at(0), WaitCause::kExpertLoad), 800);  // 1 - 80 / 720 of it
+}
+
 TEST(FillBill, ManyTurnsAreNoFixedCost) {
   auto plans = sample::even_plans(2);
   for (RankPlan& plan : plans) plan.launch_ns = 2000 * kUs;

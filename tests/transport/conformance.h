@@ -439,7 +439,7 @@ TEST_P(Conformance, AllReduceSumsInRankOrder) {
           std::vector<float> values(count);
           for (std::size_t i = 0; i < count; ++i) values[i] = value(comm.rank(), i);
           RecordingObserver observer;
-          REQUIRE_OK(collectives->all_reduce_sum(values, patience(), &observer));
+          REQUIRE_OK(collectives->all_reduce_sum("reduce", values, patience(), &observer));
           for (std::size_t i = 0; i < count; ++i) {
             float sum = value(0, i);
             for (Rank peer = 1; peer < comm.size(); ++peer) sum += value(peer, i);
@@ -476,7 +476,7 @@ TEST_P(ConformanceOfTwo, AllReduceOfDifferentCountsIsAnErrorNotAHang) {
     auto collectives = Collectives::create(comm, patience());
     REQUIRE_OK(collectives);
     std::vector<float> values(comm.rank() == 1 ? 0 : 3'000'000);
-    const auto reduced = collectives->all_reduce_sum(values, patience(), nullptr);
+    const auto reduced = collectives->all_reduce_sum("reduce", values, patience(), nullptr);
     REQUIRE(!reduced && reduced.error().rank == 1);
     REQUIRE(reduced.error().message.find("rank 1 has 0") != std::string::npos);
     REQUIRE(reduced.error().message.find("3000000") != std::string::npos);
@@ -504,7 +504,7 @@ TEST_P(Conformance, SplitGroupsByColorInRankOrder) {
         REQUIRE_OK(world);
         for (int round = 0; round < 20; ++round) {
           std::vector<float> sum{static_cast<float>(comm.rank() + 1)};
-          REQUIRE_OK(collectives->all_reduce_sum(sum, patience(), nullptr));
+          REQUIRE_OK(collectives->all_reduce_sum("reduce", sum, patience(), nullptr));
           float expected = 0;
           for (const Rank peer : half.everyone()) expected += static_cast<float>(half.world_rank(peer) + 1);
           REQUIRE(sum[0] == expected);

@@ -32,7 +32,7 @@ struct WaitRecord {
 
 // One completed exchange as seen by one rank. Bytes are counted where the rows move, not computed from a formula.
 struct ExchangeRecord {
-  const char* name = "";      // "dispatch", "combine", "dispatch_grad", "combine_grad", "reduce"
+  const char* name = "";      // "dispatch", "combine", "dispatch_grad", "combine_grad", "reduce (...)"
   const char* phase = "";     // "forward" or "backward"
   const char* family = "";    // "all-to-all" or "all-reduce"
   std::uint64_t number = 0;   // counts per exchange group, the same on all ranks

@@ -31,10 +31,10 @@ class Collectives {
   // values := sum over ranks, in rank order (bit-identical on all ranks), fp32, in chunks through shared memory: each
   // rank sums its share of the chunk, then all copy the sums. The deadline's
   // length holds for each wait, not for all. The same count on all ranks. Reports to `observer` (may
-  // be null) its parts of the time, its waits, and one ExchangeRecord (name "reduce", family "all-reduce") whose bytes
+  // be null) its parts of the time, its waits, and one ExchangeRecord (`name`, family "all-reduce") whose bytes
   // are those this rank read: logical from all ranks' memory, physical from other ranks', internode from other nodes'.
   // A single rank reads nothing.
-  Result<void> all_reduce_sum(std::span<float> values, Deadline deadline, Observer* observer);
+  Result<void> all_reduce_sum(const char* name, std::span<float> values, Deadline deadline, Observer* observer);
 
   // Rank 0 receives every rank's bytes (sizes may differ), the others an empty vector.
   Result<std::vector<std::vector<std::byte>>> gather_bytes(std::span<const std::byte> mine, Deadline deadline);

@@ -8,6 +8,7 @@
 #include "moetax/report/bill.h"
 #include "report/format.h"
 #include "report/load.h"
+#include "report/table.h"
 
 namespace moetax {
 namespace {
@@ -142,8 +143,9 @@ void add_parts(const Bill& bill, std::string& out) {
   add_part("other", bill.other_us, bill, out);
   line(out, "  {:<8}{:>10}{:>9}  = pack + wire + wait + launch", "tax", time_text(bill.tax.us),
        percent_text(bill.tax.share));
-  line(out, "  exchanges {}: {} exposed (wire + wait + launch), {} hidden under compute", time_text(bill.comm_us),
-       time_text(bill.exposed_us), time_text(bill.hidden_us));
+  out += wrap(fmt::format("  exchanges {}: {} exposed (wire + wait + launch), {} hidden under compute",
+                          time_text(bill.comm_us), time_text(bill.exposed_us), time_text(bill.hidden_us)),
+              4);
 }
 
 // ---- ranks -------------------------------------------------------------------------------------------------------
@@ -174,34 +176,44 @@ double mean_rows(const Bill& bill) {
   return bill.ranks.empty() ? 0 : rows / static_cast<double>(bill.ranks.size());
 }
 
-void add_rank(const BillRank& rank, double mean_expert_rows, std::string& out) {
-  std::string rows = "?";
-  if (rank.expert_rows) rows = mean_expert_rows > 0 ? ratio_text(*rank.expert_rows / mean_expert_rows) : "-";
-  std::string waits;
-  if (!rank.waited_for.empty()) {
-    const BillWaitedFor& most = rank.waited_for.front();
-    waits = most.rank == kNoRank ? fmt::format("  a peer not named: {}", time_text(most.us))
-                                 : fmt::format("  rank {}: {}", most.rank, time_text(most.us));
-  }
-  line(out, "  {:>4}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}{:>8}{}", rank.rank, time_text(rank.step_us),
-       time_text(rank.compute_us), optional_time(rank.pack_us), optional_time(rank.wire_us),
-       optional_time(rank.wait_us), optional_time(rank.launch_us), time_text(rank.other_us), rows, waits);
+std::string most_waited_for(const BillRank& rank) {
+  if (rank.waited_for.empty()) return "";
+  const BillWaitedFor& most = rank.waited_for.front();
+  const std::string peer = most.rank == kNoRank ? "not named" : fmt::format("rank {}", most.rank);
+  return fmt::format("{}: {}", peer, time_text(most.us));
 }
 
 void add_ranks(const Bill& bill, std::string& out) {
-  line(out, "\n  {:>4}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}{:>8}  {}", "rank", "step", "compute", "pack", "wire", "wait",
-       "launch", "other", "rows", "waits most for");
+  Table table({{"rank"},
+               {"step"},
+               {"compute"},
+               {"pack"},
+               {"wire"},
+               {"wait"},
+               {"launch"},
+               {"other"},
+               {"rows"},
+               {"waits most for", Align::kLeft}});
   const auto shown = shown_ranks(bill);
-  const double rows = mean_rows(bill);
-  for (const std::size_t i : shown) add_rank(bill.ranks[i], rows, out);
+  const double mean = mean_rows(bill);
+  for (const std::size_t i : shown) {
+    const BillRank& rank = bill.ranks[i];
+    std::string rows = "?";
+    if (rank.expert_rows) rows = mean > 0 ? ratio_text(*rank.expert_rows / mean) : "-";
+    table.add({std::to_string(rank.rank), time_text(rank.step_us), time_text(rank.compute_us),
+               optional_time(rank.pack_us), optional_time(rank.wire_us), optional_time(rank.wait_us),
+               optional_time(rank.launch_us), time_text(rank.other_us), rows, most_waited_for(rank)});
+  }
+  out += '\n' + table.text();
   if (shown.size() == bill.ranks.size()) return;
   const auto by_wait = [](const BillRank& a, const BillRank& b) {
     return a.wait_us.value_or(0) < b.wait_us.value_or(0);
   };
   const auto [least, most] = std::minmax_element(bill.ranks.begin(), bill.ranks.end(), by_wait);
-  line(out, "  and {} more ranks; waits from {} (rank {}) to {} (rank {}), mean {}", bill.ranks.size() - shown.size(),
-       optional_time(least->wait_us), least->rank, optional_time(most->wait_us), most->rank,
-       optional_time(bill.tax.wait_us));
+  out += wrap(fmt::format("  and {} more ranks; waits from {} (rank {}) to {} (rank {}), mean {}",
+                          bill.ranks.size() - shown.size(), optional_time(least->wait_us), least->rank,
+                          optional_time(most->wait_us), most->rank, optional_time(bill.tax.wait_us)),
+              4);
 }
 
 // One line: who waits how long for whom and why. Beyond kAllRanks all that wait for one peer share it.
@@ -250,16 +262,28 @@ void add_waits(const Bill& bill, std::string& out) {
 
 // ---- exchanges, experts, memory, findings ------------------------------------------------------------------------
 
+std::string calls_text(std::int64_t calls) {
+  return calls < 100'000 ? std::to_string(calls) : count_text(static_cast<double>(calls));
+}
+
 void add_exchanges(const Bill& bill, std::string& out) {
   if (bill.exchanges.empty()) return;
-  line(out, "\n  {:<14}{:<9}{:>6}{:>10}{:>10}{:>10}{:>10}{:>11}{:>11}{:>7}", "exchange", "phase", "calls", "per call",
-       "deviation", "wait", "transfer", "logical", "physical", "GB/s");
+  Table table({{"exchange", Align::kLeft},
+               {"phase", Align::kLeft},
+               {"calls"},
+               {"per call"},
+               {"std"},
+               {"wait"},
+               {"transfer"},
+               {"logical"},
+               {"physical"},
+               {"GB/s"}});
   for (const BillExchange& x : bill.exchanges) {
-    line(out, "  {:<14}{:<9}{:>6}{:>10}{:>10}{:>10}{:>10}{:>11}{:>11}{:>7}", shorten(x.name, 13), shorten(x.phase, 8),
-         x.calls, time_text(x.us), time_text(x.std_us), optional_time(x.wait_us), optional_time(x.transfer_us),
-         bytes_text(static_cast<double>(x.logical_bytes)), bytes_text(static_cast<double>(x.physical_bytes)),
-         x.gbs ? digits3(*x.gbs) : "-");
+    table.add({x.name, x.phase, calls_text(x.calls), time_text(x.us), time_text(x.std_us), optional_time(x.wait_us),
+               optional_time(x.transfer_us), bytes_text(static_cast<double>(x.logical_bytes)),
+               bytes_text(static_cast<double>(x.physical_bytes)), x.gbs ? digits3(*x.gbs) : "-"});
   }
+  out += '\n' + table.text();
   line(out, "  times per call, mean over ranks; bytes per step, all ranks; GB/s per rank while transferring");
 }
 
@@ -268,9 +292,10 @@ void add_experts(const Bill& bill, std::string& out) {
   if (routing.expert_tokens.empty() || routing.expert_max_over_mean <= 0) return;
   line(out, "\nExpert load (last step)");
   std::string ranks = routing.rank_max_over_mean ? ratio_text(*routing.rank_max_over_mean) : "unknown";
-  line(out, "  max/mean {} per expert, {} per rank; entropy {} of {} bits; {} never chosen",
-       ratio_text(routing.expert_max_over_mean), ranks, digits3(routing.entropy_bits),
-       digits3(routing.entropy_max_bits), routing.experts_never_chosen);
+  out += wrap(fmt::format("  max/mean {} per expert, {} per rank; entropy {} of {} bits; {} never chosen",
+                          ratio_text(routing.expert_max_over_mean), ranks, digits3(routing.entropy_bits),
+                          digits3(routing.entropy_max_bits), routing.experts_never_chosen),
+              4);
   if (routing.dropped_tokens > 0) line(out, "  {} tokens dropped", routing.dropped_tokens);
   const std::size_t layer = worst_layer(routing.expert_tokens);
   const auto& tokens = routing.expert_tokens[layer];

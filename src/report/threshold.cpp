@@ -14,6 +14,7 @@ namespace {
 
 constexpr std::array<std::string_view, 6> kMetrics{"tax", "pack", "wire", "wait", "launch", "step_us"};
 constexpr std::array<std::string_view, 4> kComparisons{">", ">=", "<", "<="};
+constexpr std::array<std::string_view, 4> kCrossed{"over", "at or over", "under", "at or under"};
 
 Unexpected bad(std::string_view text, std::string_view why) {
   return fail(ErrorCode::kUsage,
@@ -122,7 +123,7 @@ Result<ThresholdOutcome> check_threshold(const Bill& bill, const Threshold& thre
   outcome.text =
       fmt::format("{} is {}, {} the limit {}", kMetrics[static_cast<std::size_t>(threshold.metric)],
                   threshold.metric == Metric::kStepUs ? report::time_text(*value) : report::percent_text(*value / 100),
-                  outcome.crossed ? "over" : "within", limit);
+                  outcome.crossed ? kCrossed[static_cast<std::size_t>(threshold.comparison)] : "within", limit);
   return outcome;
 }
 

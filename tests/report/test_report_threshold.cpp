@@ -61,6 +61,10 @@ TEST(Threshold, ComparesWithTheBill) {
   EXPECT_TRUE(outcome(bill, "step_us>=7240").crossed);
   EXPECT_EQ(outcome(bill, "tax>25%").text, "tax is 36.3 %, over the limit tax>25%");
   EXPECT_EQ(outcome(bill, "step_us>20000").text, "step_us is 7.24 ms, within the limit step_us>20000");
+  EXPECT_EQ(outcome(bill, "step_us<20000").text, "step_us is 7.24 ms, under the limit step_us<20000");
+  EXPECT_EQ(outcome(bill, "step_us<5000").text, "step_us is 7.24 ms, within the limit step_us<5000");
+  EXPECT_EQ(outcome(bill, "step_us>=7240").text, "step_us is 7.24 ms, at or over the limit step_us>=7240");
+  EXPECT_EQ(outcome(bill, "step_us<=7240").text, "step_us is 7.24 ms, at or under the limit step_us<=7240");
 }
 
 TEST(Threshold, NothingMeasuredOrUnknownIsAnErrorNotAPass) {

@@ -26,7 +26,7 @@ Result<Threshold> parse_threshold(std::string_view text);
 
 struct ThresholdOutcome {
   bool crossed = false;
-  std::string text;  // "tax is 31.2 %, over the limit tax>25%"
+  std::string text;  // "tax is 31.2 %, over the limit tax>25%", "step_us is 812 us, under the limit step_us<900"
 };
 
 // kUnavailable when the bill has no measured step or does not know the metric.

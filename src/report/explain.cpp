@@ -43,6 +43,7 @@ const char* severity_of(const Bill& bill, double us) {
 struct WaitGroup {
   double mean_us = 0;             // over ranks
   double longest_us = 0;          // of one rank, over all peers it waited for
+  Rank longest_rank = kNoRank;    // which one
   Rank peer = kNoRank;            // most waited for
   double peer_us = 0;             // by all ranks
   std::size_t waiters = 0;        // ranks that waited for it
@@ -84,7 +85,9 @@ WaitGroup group_waits(const Bill& bill, WaitCause cause) {
     double us = 0;
     for (const BillWaitedFor& waited : rank.waited_for) us += waited.by_cause_us[static_cast<std::size_t>(cause)];
     group.mean_us += us / static_cast<double>(bill.ranks.size());
-    group.longest_us = std::max(group.longest_us, us);
+    if (us <= group.longest_us) continue;
+    group.longest_us = us;
+    group.longest_rank = rank.rank;
   }
   find_peer(bill, cause, group);
   for (const BillRank& rank : bill.ranks) {
@@ -95,14 +98,22 @@ WaitGroup group_waits(const Bill& bill, WaitCause cause) {
   return group;
 }
 
-std::string wait_title(const WaitGroup& group) {
-  const std::string longest = time_text(group.longest_for_peer_us);
+// A rank's steps may be longer than the mean over ranks, and so may its waits: then beside what they are a part of.
+std::string wait_text(const Bill& bill, Rank rank, double us) {
+  if (us <= bill.step_us.mean) return time_text(us) + " per step";
+  const auto waiter =
+      std::find_if(bill.ranks.begin(), bill.ranks.end(), [&](const BillRank& r) { return r.rank == rank; });
+  return fmt::format("{} of its {} step", time_text(us), time_text(waiter->step_us));
+}
+
+std::string wait_title(const Bill& bill, const WaitGroup& group) {
+  const std::string longest = wait_text(bill, group.longest_waiter, group.longest_for_peer_us);
+  const std::string peer = group.peer == kNoRank ? "a peer not named" : fmt::format("rank {}", group.peer);
   if (group.waiters == 1) {
-    return fmt::format("rank {} waits {} per step for rank {} ({})", group.longest_waiter, longest, group.peer,
-                       group.text);
+    return fmt::format("rank {} waits {} for {} ({})", group.longest_waiter, longest, peer, group.text);
   }
-  return fmt::format("{} ranks wait for rank {}, rank {} longest with {} per step ({})", group.waiters, group.peer,
-                     group.longest_waiter, longest, group.text);
+  return fmt::format("{} ranks wait for {}, rank {} longest with {} ({})", group.waiters, peer, group.longest_waiter,
+                     longest, group.text);
 }
 
 struct Advice {
@@ -143,6 +154,9 @@ Advice wait_advice(const Bill& bill, WaitCause cause) {
               "give ranks the same number of tokens; compare their memory bandwidth"};
     case WaitCause::kLag:
       return {"it was still busy with the exchange before", "look at the waits and copies of that exchange"};
+    case WaitCause::kStepLag:
+      return {"it ended the step before later, or stayed longer between the two",
+              "look at its last exchange of a step and at what follows it"};
     case WaitCause::kOther:
       return {"it did other work on the way", "move that work out of the step, or do the same on every rank"};
     case WaitCause::kWakeUp:
@@ -177,10 +191,11 @@ void add_waits(const Bill& bill, std::vector<Candidate>& out) {
     BillFinding finding;
     finding.id = std::string("wait-") + cause_id(cause);
     finding.severity = severity_of(bill, group.mean_us);
-    finding.title = wait_title(group);
+    finding.title = wait_title(bill, group);
     finding.cause = advice.cause;
-    finding.evidence = fmt::format("{} of the step on average, {} on the rank that waits longest",
-                                   percent_text(share_of_step(bill, group.mean_us)), time_text(group.longest_us));
+    finding.evidence = fmt::format("{} of the step on average; rank {} waits longest, {}",
+                                   percent_text(share_of_step(bill, group.mean_us)), group.longest_rank,
+                                   wait_text(bill, group.longest_rank, group.longest_us));
     finding.fix = advice.fix;
     finding.gain_us_estimate = wait_gain(bill, cause, group);
     out.push_back({finding, group.mean_us});

@@ -79,7 +79,8 @@ struct WaitEvidence {
   const LedgerExchange& mine;
   const LedgerExchange& theirs;
   double rows_share = 0;        // the part of the peer's compute that comes from its having more expert rows
-  double lag_ns = 0;            // by how much later the peer left the exchange before
+  double lag_ns = 0;            // by how much later the peer left the exchange before, or began the step
+  bool first_of_step = false;   // there was no exchange before
   double after_arrival_ns = 0;  // of the wait
 };
 
@@ -104,7 +105,7 @@ Split explain_wait(const WaitEvidence& evidence) {
   explained.take(WaitCause::kDescheduled, off_cpu);
   explained.take(WaitCause::kCompute, longer(Part::kCompute) - by_rows - off_cpu);
   explained.take(WaitCause::kCopying, copying(theirs.approach.part_ns) - copying(mine.approach.part_ns));
-  explained.take(WaitCause::kLag, evidence.lag_ns);
+  explained.take(evidence.first_of_step ? WaitCause::kStepLag : WaitCause::kLag, evidence.lag_ns);
   explained.take(WaitCause::kOther, longer(Part::kOther) - std::max(planted, 0.0));
   // What of the wait came after the peer's arrival: an algorithm may copy before it tells its peers, and they may be
   // asleep when it does.
@@ -131,6 +132,8 @@ class WaitExplainer {
     const std::int64_t ahead_ns = peer.clock_offset_ns - me.clock_offset_ns;
     evidence.lag_ns =
         static_cast<double>(evidence.theirs.approach.start_ns + ahead_ns - evidence.mine.approach.start_ns);
+    const StepRecord& step = peer.steps[static_cast<std::size_t>(evidence.theirs.step)];
+    evidence.first_of_step = evidence.theirs.approach.start_ns == step.start_ns;
     const std::int64_t arrival_ns = std::max(evidence.theirs.start_ns + ahead_ns, wait.start_ns);
     evidence.after_arrival_ns = static_cast<double>(std::max<std::int64_t>(wait.end_ns - arrival_ns, 0));
     return explain_wait(evidence);
@@ -223,20 +226,18 @@ void explain_waits(const std::vector<RankLedger>& ledgers, std::size_t steps, co
 
 const char* cause_id(WaitCause cause) {
   static constexpr std::array<const char*, kNumWaitCauses> kIds{
-      "planted-delay", "descheduled", "expert-load", "compute", "copying", "lag", "other", "wake-up", "unknown"};
+      "planted-delay", "descheduled", "expert-load", "compute", "copying",
+      "lag",           "step-lag",    "other",       "wake-up", "unknown"};
   return kIds[static_cast<std::size_t>(cause)];
 }
 
 const char* cause_text(WaitCause cause) {
-  static constexpr std::array<const char*, kNumWaitCauses> kTexts{"planted delay",
-                                                                  "descheduled",
-                                                                  "expert load",
-                                                                  "slower compute",
-                                                                  "slower copying",
-                                                                  "late from the exchange before",
-                                                                  "work outside compute and exchanges",
-                                                                  "woken late",
-                                                                  "unknown"};
+  static constexpr std::array<const char*, kNumWaitCauses> kTexts{
+      "planted delay",        "descheduled",
+      "expert load",          "slower compute",
+      "slower copying",       "late from the exchange before",
+      "began the step later", "work outside compute and exchanges",
+      "woken late",           "unknown"};
   return kTexts[static_cast<std::size_t>(cause)];
 }
 

@@ -137,7 +137,39 @@ TEST(FillBill, LagTravelsIntoTheNextStep) {
   const Bill bill = sample::bill_of(Simulation(plans).run(3));
   ASSERT_EQ(bill.ranks[0].waited_for.size(), 1u);
   EXPECT_DOUBLE_EQ(bill.ranks[0].waited_for[0].us, 800.0 / 3);  // in two of three steps
-  EXPECT_EQ(bill.ranks[0].waited_for[0].cause, WaitCause::kLag);
+  EXPECT_EQ(bill.ranks[0].waited_for[0].cause, WaitCause::kStepLag);
+  // There is no exchange before the first of a step, so nothing may speak of one.
+  EXPECT_EQ(bill.ranks[0].waited_for[0].cause_text, "began the step later");
+  ASSERT_NE(find(bill, "wait-step-lag"), nullptr);
+  EXPECT_EQ(find(bill, "wait-lag"), nullptr);
+  EXPECT_EQ(find(bill, "wait-step-lag")->title, "rank 0 waits 267 us per step for rank 1 (began the step later)");
+}
+
+// Rank 1 begins the only step 6 ms late: rank 0's step is longer than the mean, and its wait is too.
+TEST(FillBill, AWaitLongerThanTheMeanStepIsPartOfTheRanksOwn) {
+  auto ledgers = Simulation(sample::even_plans(2)).run(1);
+  LedgerExchange& dispatch = ledgers[0].exchanges[0];
+  ledgers[0].waits.push_back({0, 0, 1, dispatch.start_ns, dispatch.start_ns + 6000 * kUs, 6000 * kUs, 0});
+  StepRecord& step = ledgers[0].steps[0];
+  step.end_ns += 6000 * kUs;
+  step.part_ns[static_cast<std::size_t>(Part::kWait)] += 6000 * kUs;
+  for (auto* ns : {&ledgers[1].steps[0].start_ns, &ledgers[1].steps[0].end_ns, &ledgers[1].exchanges[0].start_ns,
+                   &ledgers[1].exchanges[0].end_ns, &ledgers[1].exchanges[0].approach.start_ns}) {
+    *ns += 6000 * kUs;
+  }
+  const Bill bill = sample::bill_of(ledgers);
+  ASSERT_LT(bill.step_us.mean, 6000);
+  ASSERT_EQ(bill.findings.at(0).id, "wait-step-lag");
+  EXPECT_EQ(bill.findings[0].title, "rank 0 waits 6.00 ms of its 8.24 ms step for rank 1 (began the step later)");
+  EXPECT_THAT(bill.findings[0].evidence, testing::HasSubstr("rank 0 waits longest, 6.00 ms of its 8.24 ms step"));
+}
+
+TEST(FillBill, AWaitForAPeerNotNamedHasASentence) {
+  auto ledgers = Simulation(sample::even_plans(2)).run(1);
+  ledgers[0].waits.push_back({0, 0, kNoRank, 5000, 5000 + 900 * kUs, 900 * kUs, 0});
+  const Bill bill = sample::bill_of(ledgers);
+  ASSERT_NE(find(bill, "wait-unknown"), nullptr);
+  EXPECT_EQ(find(bill, "wait-unknown")->title, "rank 0 waits 900 us per step for a peer not named (unknown)");
 }
 
 TEST(FillBill, DescheduledInTheExchangeBefore) {

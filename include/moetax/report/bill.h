@@ -66,12 +66,13 @@ enum class WaitCause : std::uint8_t {
   kExpertLoad,   // its experts had more rows
   kCompute,      // it computed longer for the same rows
   kCopying,      // it packed or moved rows for longer
-  kLag,          // it left the exchange before later
+  kLag,          // it left the exchange before, in the same step, later
+  kStepLag,      // it began the step later
   kOther,        // it spent longer outside compute and exchanges
   kWakeUp,       // it had come, but the waiting rank noticed later: it slept or had no core
   kUnknown,
 };
-inline constexpr int kNumWaitCauses = 9;
+inline constexpr int kNumWaitCauses = 10;
 
 // Whom a rank waited for, per step, and the cause that explains the most of it.
 struct BillWaitedFor {

@@ -10,9 +10,17 @@ find_package(PkgConfig REQUIRED)
 pkg_check_modules(hwloc REQUIRED IMPORTED_TARGET hwloc)
 
 # MPI is what benchmarks compare with; the library itself has no use for it.
+set(MPI_DETERMINE_LIBRARY_VERSION ON)
 find_package(MPI QUIET COMPONENTS CXX)
 if(MPI_CXX_FOUND)
-  set(MOETAX_MPI "version ${MPI_CXX_VERSION}, as the benchmarks' baseline")
+  # "Open MPI v4.1.4, package: ...", "MPICH Version:	4.0.2 ..."
+  string(REGEX MATCH "^[^,\n]*" MOETAX_MPI "${MPI_CXX_LIBRARY_VERSION_STRING}")
+  string(REGEX REPLACE "[ \t]+" " " MOETAX_MPI "${MOETAX_MPI}")
+  string(STRIP "${MOETAX_MPI}" MOETAX_MPI)
+  if(NOT MOETAX_MPI)
+    set(MOETAX_MPI "an implementation that does not say which")
+  endif()
+  string(APPEND MOETAX_MPI ", as the benchmarks' baseline")
 else()
   set(MOETAX_MPI "not found when this was built (Debian: libopenmpi-dev openmpi-bin), so benchmarks lack that baseline")
 endif()

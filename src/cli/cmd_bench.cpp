@@ -11,18 +11,19 @@
 #include "cli/bench_rank.h"
 #include "cli/cli.h"
 #include "cli/rank_errors.h"
+#include "cli/registry.h"
 #include "cli/routing_source.h"
 #include "moetax/expert/feed_forward.h"
 #include "moetax/machine/host.h"
 #include "moetax/report/bill.h"
 #include "moetax/report/threshold.h"
-#include "moetax/transport/local.h"
 #include "moetax/version.h"
 
 namespace moetax::cli {
 namespace {
 
-Bill describe_run(const BenchOptions& options, const HostInfo& host) {
+Bill describe_run(const BenchOptions& options, const HostInfo& host, const TransportEntry& transport,
+                  const ExchangeEntry& exchange) {
   Bill bill;
   bill.tool_version = MOETAX_VERSION_STRING;
   bill.machine = host;
@@ -41,7 +42,8 @@ Bill describe_run(const BenchOptions& options, const HostInfo& host) {
   for (Rank rank = 0; rank < options.ranks; ++rank) config.experts_per_rank.push_back(placement.count(rank % ep_size));
   config.dtype = to_string(options.dtype);
   config.wire_dispatch = config.wire_combine = config.dtype;
-  config.transport = "local";
+  config.transport = transport.name;
+  config.exchange = exchange.name;
   config.routing = options.routing;
   config.backward = options.backward;
   config.recompute = options.activations == Activations::kRecompute;
@@ -124,11 +126,15 @@ Result<int> run(int argc, char** argv) {
   for (const std::string* path : {&options.json_path, &options.trace_path, &options.record_routing_path}) {
     MOETAX_TRY(check_writable(*path));
   }
+  const TransportEntry& transport = transports().front();
+  const ExchangeEntry& exchange = exchanges().front();
+  MOETAX_TRY(transport.probe());
+  MOETAX_TRY(exchange.probe());
   MOETAX_ASSIGN(const RankErrors errors, RankErrors::open());
-  const Bill bill = describe_run(options, host);
+  const Bill bill = describe_run(options, host, transport, exchange);
   MOETAX_ASSIGN(const auto outcomes,
-                run_processes({.ranks = options.ranks, .linger_s = options.deadline_s},
-                              [&](Communicator& world) { return rank_body(options, routes, bill, errors, world); }));
+                transport.start({.ranks = options.ranks, .linger_s = options.deadline_s},
+                                [&](Communicator& world) { return rank_body(options, routes, bill, errors, world); }));
   if (const auto cause = errors.cause(outcomes)) return report_error(*cause);
   return outcomes[0].exit_status;
 }

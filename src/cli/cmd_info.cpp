@@ -3,9 +3,13 @@
 
 #include <cstdio>
 #include <cstring>
+#include <span>
+#include <string>
+#include <string_view>
 
 #include "build_info.h"
 #include "cli/cli.h"
+#include "cli/registry.h"
 #include "moetax/expert/feed_forward.h"
 #include "moetax/machine/host.h"
 #include "moetax/model/shape.h"
@@ -25,6 +29,23 @@ std::string bytes(std::size_t count) {
   return mib >= 1024 ? fmt::format("{:.1f} GiB", mib / 1024) : fmt::format("{:.1f} MiB", mib);
 }
 
+// Highway's name for a set of instructions, as people call it.
+std::string isa_text(std::string_view highway) {
+  if (highway.starts_with("AVX3")) return "AVX-512";
+  if (highway == "SSE4") return "SSE4.2";
+  return std::string(highway);
+}
+
+template <class Entry>
+void table(const char* what, std::span<const Entry> entries) {
+  for (const Entry& entry : entries) {
+    const Result<void> usable = entry.probe();
+    line(what, usable ? fmt::format("{}: {}", entry.name, entry.what)
+                      : fmt::format("{}: not available: {}", entry.name, usable.error().message));
+    what = "";
+  }
+}
+
 }  // namespace
 
 int cmd_info(int argc, char** argv) {
@@ -42,8 +63,9 @@ int cmd_info(int argc, char** argv) {
   line("pages", host.huge_pages);
   line("kernel", host.kernel);
   line("products", gemm_description());
-  line("router", fmt::format("kernels for {} (Highway's name; AVX3 is AVX-512)", route_isa()));
-  line("transports", "local: ranks as processes over shared memory (bench), or as threads (library)");
+  line("kernels", fmt::format("for {}, picked at run time", isa_text(route_isa())));
+  table("transports", transports());
+  table("exchanges", exchanges());
   line("MPI", kBuildMpi);
   line("presets", fmt::format("{}", fmt::join(preset_names(), ", ")));
   return 0;

@@ -8,6 +8,7 @@ namespace moetax::testing {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 void expect_refused(const std::vector<std::string>& arguments, int exit_code, const std::vector<std::string>& words) {
   std::vector<std::string> all = {"bench"};
@@ -124,7 +125,11 @@ TEST(Verbs, UnknownVerbAndHelp) {
   EXPECT_EQ(run_command({"bench", "--help"}).exit_code, 0);
   const CommandResult info = run_command({"info"});
   EXPECT_EQ(info.exit_code, 0) << info.err;
-  for (const char* word : {"processor", "cores", "memory", "products", "MPI"}) EXPECT_THAT(info.out, HasSubstr(word));
+  for (const char* word : {"processor", "cores", "memory", "products", "transports    local-processes: ",
+                           "\n              local-threads: ", "exchanges     direct: ", "MPI"}) {
+    EXPECT_THAT(info.out, HasSubstr(word));
+  }
+  EXPECT_THAT(info.out, Not(HasSubstr("AVX3")));
 }
 
 }  // namespace

@@ -71,6 +71,8 @@ TEST(BenchRuns, TheBillSaysWhatWasAskedFor) {
   EXPECT_EQ(config.at("recompute"), true);
   EXPECT_EQ(config.at("delays"), json::parse(R"([{"rank": 3, "ms": 1.5}])"));
   EXPECT_EQ(config.at("deadline_s"), 20.0);
+  EXPECT_EQ(config.at("transport"), "local-processes");
+  EXPECT_EQ(config.at("exchange"), "direct");
   EXPECT_EQ(bill_of(small({"--ranks", "2", "--tokens", "8"})).at("config").at("ep_size"), 2);
 }
 

@@ -1,0 +1,33 @@
+// What there is to choose from where ranks meet: one table of transports, one of exchanges. `bench` starts what they
+// say and `info` prints them; a new one is a line in registry.cpp and nothing else here.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "moetax/base/result.h"
+#include "moetax/transport/communicator.h"
+#include "moetax/transport/local.h"
+
+namespace moetax::cli {
+
+struct TransportEntry {
+  const char* name;  // as Communicator::transport() and the bill spell it
+  const char* what;
+  Result<void> (*probe)();  // an error: it cannot be used here, and why. Cheap, starts nothing
+  // Runs body(comm) on every rank; see run_processes().
+  Result<std::vector<RankOutcome>> (*start)(const LocalOptions&, const std::function<int(Communicator&)>& body);
+};
+
+struct ExchangeEntry {
+  const char* name;  // as the bill spells it
+  const char* what;
+  Result<void> (*probe)();
+};
+
+// In the order shown to users; `bench` takes the first.
+std::span<const TransportEntry> transports();
+std::span<const ExchangeEntry> exchanges();
+
+}  // namespace moetax::cli

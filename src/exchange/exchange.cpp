@@ -8,6 +8,7 @@
 #include "exchange/impl.h"
 #include "moetax/base/memory.h"
 #include "moetax/route/router.h"
+#include "moetax/transport/node_map.h"
 
 namespace moetax {
 namespace {
@@ -54,6 +55,9 @@ Result<Exchange> Exchange::create(Communicator& comm, const ExchangeOptions& opt
   const Deadline deadline = Deadline::in_seconds(options.deadline_s);
   const auto set_up = [&]() -> Result<Exchange> {
     MOETAX_TRY(validate(options));
+    if (NodeMap(comm).num_nodes() > 1) {
+      return fail(ErrorCode::kUnavailable, "exchange: all ranks must be on one node");
+    }
     MOETAX_ASSIGN(auto own_comm, comm.split(0, deadline));
     auto impl = std::make_unique<Impl>(std::move(own_comm), options);
     MOETAX_TRY(impl->make_windows(deadline));
@@ -82,23 +86,24 @@ Result<Dispatched> Exchange::Impl::dispatch(ConstRows tokens, const RoutingTable
   MOETAX_TRY(builder.count_choices(routing, {offer(self).count, static_cast<std::size_t>(options.experts)}));
   const bool pushes = tokens.rows > max_offered(self);
   if (!pushes) lay_open(tokens, routing);
-  MOETAX_TRY(join_send(call, {SendKind::kDispatch, buffers->idx, pushes, tokens.rows}));
+  MOETAX_TRY(join(call, {CallKind::kDispatch, buffers->idx, 0, pushes, tokens.rows}));
   auto layout = take_layout();
+  layout->number = call.number();
   const auto lists = pushes ? std::span<const CopyList>(lists_out) : std::span<const CopyList>();
   builder.build(routing, all_counts[sends % 2], lists, *layout);
-  return send(call, std::move(layout), std::move(buffers), {.rows = tokens, .new_layout = true});
+  return send(call, std::move(layout), std::move(buffers), {.rows = tokens, .pushes = pushes, .new_layout = true});
 }
 
-Result<Dispatched> Exchange::Impl::send_again(SendKind kind, const DispatchLayout& layout, const Cargo& cargo) {
+Result<Dispatched> Exchange::Impl::send_again(CallKind kind, const DispatchLayout& layout, const Cargo& cargo) {
   const char* name = name_of(kind);
   Call call(options.observer, comm->world_rank(self), name, "backward", ++number);
   MOETAX_TRY(check_layout(name, layout));
   if (cargo.weights) MOETAX_TRY(check_routing(name, layout.tokens(), *cargo.weights));
-  MOETAX_TRY(check_rows(kind == SendKind::kRedispatch ? "redispatch: tokens" : "dispatch_grad: gradients",
+  MOETAX_TRY(check_rows(kind == CallKind::kRedispatch ? "redispatch: tokens" : "dispatch_grad: gradients",
                         layout.tokens(), cargo.rows));
   MOETAX_ASSIGN(auto buffers, take_buffers(name));
   ++sends;
-  MOETAX_TRY(join_send(call, {kind, buffers->idx, true, cargo.rows.rows}));
+  MOETAX_TRY(join(call, {kind, buffers->idx, layout.state_->number, true, cargo.rows.rows}));
   return send(call, layout.state_, std::move(buffers), cargo);
 }
 
@@ -110,7 +115,7 @@ Result<DispatchLayout> Exchange::Impl::combine(DispatchHandle handle, const Rout
   MOETAX_TRY(check_routing("combine", layout.tokens, routing));
   MOETAX_TRY(check_rows("combine: outputs", layout.tokens, out));
   if (addend.data) MOETAX_TRY(check_rows("combine: addends", layout.tokens, addend));
-  MOETAX_TRY(meet_all(call, Channel::kReady));
+  MOETAX_TRY(join(call, {CallKind::kCombine, handle.buffers_->idx, layout.number}));
   pull_weighted(call, layout, *handle.buffers_, routing, addend, out);
   call.finish();
   return std::move(handle.layout_);
@@ -130,7 +135,7 @@ Result<void> Exchange::Impl::combine_grad(DispatchHandle handle, std::span<const
                             layout.tokens, options.hidden, layout.tokens, options.topk));
   }
   std::copy(d_gate.begin(), d_gate.end(), reinterpret_cast<float*>(handle.buffers_->gate.local()));
-  MOETAX_TRY(meet_all(call, Channel::kReady));
+  MOETAX_TRY(join(call, {CallKind::kCombineGrad, handle.buffers_->idx, layout.number}));
   pull_gradients(call, layout, *handle.buffers_, d_tokens, d_weight);
   call.finish();
   return {};
@@ -147,7 +152,7 @@ Result<DispatchLayout> Exchange::combine(DispatchHandle handle, const RoutingTab
 
 Result<Dispatched> Exchange::dispatch_grad(const DispatchLayout& layout, const RoutingTable& routing, ConstRows d_out) {
   return tell_others(*impl_->comm,
-                     impl_->send_again(SendKind::kDispatchGrad, layout, {.rows = d_out, .weights = &routing}));
+                     impl_->send_again(CallKind::kDispatchGrad, layout, {.rows = d_out, .weights = &routing}));
 }
 
 Result<void> Exchange::combine_grad(DispatchHandle handle, std::span<const float> d_gate, MatrixView<float> d_tokens,
@@ -156,7 +161,7 @@ Result<void> Exchange::combine_grad(DispatchHandle handle, std::span<const float
 }
 
 Result<Dispatched> Exchange::redispatch(const DispatchLayout& layout, ConstRows tokens) {
-  return tell_others(*impl_->comm, impl_->send_again(SendKind::kRedispatch, layout, {.rows = tokens}));
+  return tell_others(*impl_->comm, impl_->send_again(CallKind::kRedispatch, layout, {.rows = tokens}));
 }
 
 Result<void> Exchange::release(DispatchHandle handle) {

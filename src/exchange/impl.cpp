@@ -80,8 +80,7 @@ Offer Exchange::Impl::make_offer(Rank rank, std::size_t slot) const {
   const std::size_t choice_bytes = static_cast<std::size_t>(max_offered(rank) * options.topk) * sizeof(std::int32_t);
   std::byte* at = offer_window.at(rank) + slot * offer_bytes(rank);
   Offer offer;
-  offer.announcement = reinterpret_cast<Announcement*>(at);
-  offer.count = reinterpret_cast<std::int32_t*>(at += kLine);
+  offer.count = reinterpret_cast<std::int32_t*>(at);
   offer.choice = reinterpret_cast<std::int32_t*>(at += to_lines(count_bytes));
   offer.rows = at + to_lines(choice_bytes);
   return offer;
@@ -89,7 +88,7 @@ Offer Exchange::Impl::make_offer(Rank rank, std::size_t slot) const {
 
 std::size_t Exchange::Impl::offer_bytes(Rank rank) const {
   const auto rows = static_cast<std::size_t>(max_offered(rank)), topk = static_cast<std::size_t>(options.topk);
-  return kLine + to_lines(static_cast<std::size_t>(options.experts) * sizeof(std::int32_t)) +
+  return to_lines(static_cast<std::size_t>(options.experts) * sizeof(std::int32_t)) +
          to_lines(rows * topk * sizeof(std::int32_t)) + to_lines(rows * row_bytes);
 }
 
@@ -180,9 +179,9 @@ Result<std::shared_ptr<DispatchHandle::Buffers>> Exchange::Impl::take_buffers(co
                           options.in_flight, options.in_flight == 1 ? " is" : "s are"));
 }
 
-void Exchange::Impl::post_all(Channel channel, std::uint64_t value) const {
+void Exchange::Impl::post_all(Channel channel, std::uint64_t value, const Note& note) const {
   for (const Rank peer : comm->everyone()) {
-    if (peer != self) comm->post(channel, peer, value);
+    if (peer != self) comm->post(channel, peer, value, note);
   }
 }
 
@@ -205,33 +204,48 @@ Result<void> Exchange::Impl::await(Call& call, Channel channel, std::span<const 
   return {};
 }
 
-Result<void> Exchange::Impl::meet_all(Call& call, Channel channel) const {
-  post_all(channel, call.number());
-  return await(call, channel, comm->everyone(), Part::kWait);
-}
-
-Result<void> Exchange::Impl::join_send(Call& call, const Announcement& mine) {
-  *offer(self).announcement = mine;
-  MOETAX_TRY(meet_all(call, Channel::kCounts));
+// Where a call waits for late peers, and where all see whether they make the same call.
+Result<void> Exchange::Impl::join(Call& call, const Announcement& mine) {
+  comm->enter({call.name(), call.number()});
+  post_all(Channel::kCall, call.number(), mine.note());
+  MOETAX_TRY(await(call, Channel::kCall, comm->everyone(), Part::kWait));
   pushers.clear();
   for (const Rank peer : comm->everyone()) {
-    const Announcement theirs = *offer(peer).announcement;
-    if (theirs.kind != mine.kind || theirs.buffers_idx != mine.buffers_idx) return different_call(call, mine, peer);
+    const Announcement theirs = peer == self ? mine : announced(call, peer);
+    if (!theirs.same_call(mine)) return different_call(call, mine, peer);
     if (theirs.pushes) pushers.push_back(peer);
   }
   return {};
 }
 
+Announcement Exchange::Impl::announced(const Call& call, Rank peer) const {
+  return Announcement::from(comm->note(Channel::kCall, peer, call.number()));
+}
+
 Unexpected Exchange::Impl::different_call(const Call& call, const Announcement& mine, Rank peer) const {
-  const Announcement& theirs = *offer(peer).announcement;
+  const auto text = [](const Announcement& of) {
+    const std::string layout = of.layout ? fmt::format(" of dispatch #{}", of.layout) : "";
+    return fmt::format("{}{} with buffers {}", name_of(of.kind), layout, of.buffers_idx);
+  };
   const Rank world = comm->world_rank(peer);
-  return fail(
-      ErrorCode::kPeerFailed,
-      fmt::format("exchange #{}: rank {} called {} with buffers {}, rank {} called {} with buffers {}; all ranks "
-                  "must make the same calls and drop the same handles in the same order",
-                  call.number(), comm->world_rank(self), name_of(mine.kind), mine.buffers_idx, world,
-                  name_of(theirs.kind), theirs.buffers_idx),
-      world);
+  return fail(ErrorCode::kPeerFailed,
+              fmt::format("exchange #{}: rank {} called {}, rank {} called {}; all ranks must make the same calls and "
+                          "drop the same handles in the same order",
+                          call.number(), comm->world_rank(self), text(mine), world, text(announced(call, peer))),
+              world);
+}
+
+// ---- Announcements ----
+
+Note Announcement::note() const {
+  return {{layout, static_cast<std::uint64_t>(tokens) << 24 | static_cast<std::uint64_t>(pushes) << 16 |
+                       static_cast<std::uint64_t>(buffers_idx) << 8 | static_cast<std::uint64_t>(kind)}};
+}
+
+Announcement Announcement::from(const Note& note) {
+  const std::uint64_t word = note.word[1];
+  return {static_cast<CallKind>(word & 0xff), static_cast<int>(word >> 8 & 0xff), note.word[0], (word >> 16 & 1) != 0,
+          static_cast<std::int64_t>(word >> 24)};
 }
 
 }  // namespace moetax

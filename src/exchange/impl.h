@@ -11,15 +11,15 @@
 //   the second round of flags, and the cost of writing to lines that another core has in its cache.
 //
 // Why one buffer set per handle is enough, and one copy list from each rank to each:
-// - A rank writes into a peer's rows, gate weights or copy list of call n only after it has seen kCounts(n) of
+// - A rank writes into a peer's rows, gate weights or copy list of call n only after it has seen kCall(n) of
 // everybody.
-//   A peer posts kCounts(n) when it has begun call n, that is after it gave back the handle that last used these
+//   A peer posts kCall(n) when it has begun call n, that is after it gave back the handle that last used these
 //   buffers (buffers are chosen in the same order everywhere), after it used the earlier lists, and after it finished
 //   pulling from anybody else's buffers.
-// - A rank's experts write `out` of the buffers of dispatch n only after kCounts(n) of everybody, which a peer posts
+// - A rank's experts write `out` of the buffers of dispatch n only after kCall(n) of everybody, which a peer posts
 //   after it finished every earlier combine, so nobody still pulls the old results.
 // - Offers alternate between two slots. A rank rewrites the slot of its dispatch n - 2 when it begins dispatch n, after
-//   it has seen kCounts(n - 1) of everybody, which a peer posts after it completed dispatch n - 2.
+//   it has seen kCall(n - 1) of everybody, which a peer posts after it completed dispatch n - 2.
 #pragma once
 
 #include <memory>
@@ -40,22 +40,29 @@ struct DispatchHandle::Buffers {
   Window rows, out, gate;
 };
 
-// What a rank says about itself when it joins a dispatch.
-enum class SendKind : std::int32_t { kDispatch, kDispatchGrad, kRedispatch };
-constexpr const char* name_of(SendKind kind) {
-  constexpr const char* kNames[] = {"dispatch", "dispatch_grad", "redispatch"};
+// What a rank says about a call when it joins it. It travels with the flag, so that all see at once whether they make
+// the same call.
+enum class CallKind : std::uint8_t { kDispatch, kDispatchGrad, kRedispatch, kCombine, kCombineGrad };
+constexpr const char* name_of(CallKind kind) {
+  constexpr const char* kNames[] = {"dispatch", "dispatch_grad", "redispatch", "combine", "combine_grad"};
   return kNames[static_cast<int>(kind)];
 }
 struct Announcement {
-  SendKind kind;
-  std::int32_t buffers_idx;
-  bool pushes;          // its rows; else they are in the offer
-  std::int64_t tokens;  // T
+  CallKind kind = CallKind::kDispatch;
+  int buffers_idx = 0;
+  std::uint64_t layout = 0;  // the number of the dispatch that made the layout; 0 for a dispatch
+  bool pushes = false;       // its rows; else they are in the offer
+  std::int64_t tokens = 0;   // T
+
+  Note note() const;
+  static Announcement from(const Note& note);
+  bool same_call(const Announcement& other) const {
+    return kind == other.kind && buffers_idx == other.buffers_idx && layout == other.layout;
+  }
 };
 
 // What a rank lays open to the others: its counts and, unless it pushes its rows, its choices and rows.
 struct Offer {
-  Announcement* announcement;
   std::int32_t* count;   // [E]
   std::int32_t* choice;  // [T, K]
   std::byte* rows;       // [T, H]
@@ -73,6 +80,7 @@ struct Exchange::Impl {
   struct Cargo {
     ConstRows rows;
     const RoutingTable* weights = nullptr;  // null: gate weights do not travel
+    bool pushes = true;                     // else the rows are in this rank's offer
     bool new_layout = false;                // its copies have yet to be learned from the senders
   };
 
@@ -90,7 +98,7 @@ struct Exchange::Impl {
 
   // The calls, in exchange.cpp.
   Result<Dispatched> dispatch(ConstRows tokens, const RoutingTable& routing);
-  Result<Dispatched> send_again(SendKind kind, const DispatchLayout& layout, const Cargo& cargo);
+  Result<Dispatched> send_again(CallKind kind, const DispatchLayout& layout, const Cargo& cargo);
   Result<DispatchLayout> combine(DispatchHandle handle, const RoutingTable& routing, ConstRows addend, Rows out);
   Result<void> combine_grad(DispatchHandle handle, std::span<const float> d_gate, MatrixView<float> d_tokens,
                             MatrixView<float> d_weight);
@@ -101,10 +109,10 @@ struct Exchange::Impl {
   Result<void> check_layout(const char* call, const DispatchLayout& layout) const;
   Result<std::shared_ptr<Buffers>> take_buffers(const char* call) const;
   std::shared_ptr<State> take_layout();
-  void post_all(Channel channel, std::uint64_t value) const;
+  void post_all(Channel channel, std::uint64_t value, const Note& note) const;
   Result<void> await(Call& call, Channel channel, std::span<const Rank> ranks, Part idle) const;
-  Result<void> meet_all(Call& call, Channel channel) const;
-  Result<void> join_send(Call& call, const Announcement& mine);
+  Result<void> join(Call& call, const Announcement& mine);
+  Announcement announced(const Call& call, Rank peer) const;
   Unexpected different_call(const Call& call, const Announcement& mine, Rank peer) const;
 
   // Moving rows, in send.cpp and pull.cpp.
@@ -136,7 +144,7 @@ struct Exchange::Impl {
   std::vector<Offer> offers[2];                    // by slot, [R]
   std::vector<const std::int32_t*> all_counts[2];  // by slot, [R]: the offers' counts
   std::vector<CopyList> lists_out;                 // [R] in the other ranks' memory, for this rank's rows
-  std::vector<Rank> pushers;                       // of the send under way
+  std::vector<Rank> pushers;                       // of the call under way
   std::vector<std::shared_ptr<Buffers>> buffer_sets;
   std::vector<std::shared_ptr<State>> layouts;  // grows to the number alive at once
   std::uint64_t number = 0;                     // of the last call

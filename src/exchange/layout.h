@@ -31,6 +31,7 @@ struct CopyList {
 
 struct DispatchLayout::State {
   const void* owner = nullptr;  // the exchange it belongs to
+  std::uint64_t number = 0;     // of the dispatch that made it
   std::int64_t tokens = 0;
   std::int64_t rows = 0;            // N
   std::int64_t peer_rows = 0;       // of this rank's T * K, those on other ranks

@@ -16,11 +16,11 @@ constexpr std::int64_t kTokenGrain = 16;
 
 Result<Dispatched> Exchange::Impl::send(Call& call, std::shared_ptr<State> layout, std::shared_ptr<Buffers> buffers,
                                         const Cargo& cargo) {
-  if (offer(self).announcement->pushes) {
+  if (cargo.pushes) {
     // Peers come first: they can use the rows while this rank still packs its own.
     push_rows(call, *layout, *buffers, cargo.rows);
     if (cargo.weights) push_weights(*layout, *buffers, *cargo.weights);
-    post_all(Channel::kRows, call.number());
+    post_all(Channel::kRows, call.number(), {});
   } else {
     count_offered(call, *layout);
   }
@@ -155,12 +155,13 @@ void Exchange::Impl::fetch_rows(Call& call, State& layout, const Buffers& buffer
   builder.rewind_rows();
   for (const Rank from : comm->everyone()) {
     const Offer& theirs = offer(from);
-    if (from == self || theirs.announcement->pushes) {
+    const Announcement announcement = from == self ? Announcement{} : announced(call, from);
+    if (from == self || announcement.pushes) {
       builder.skip_rows(theirs.count);
       continue;
     }
     const std::int32_t* choice = theirs.choice;
-    for (std::int64_t t = 0; t < theirs.announcement->tokens; ++t, choice += options.topk) {
+    for (std::int64_t t = 0; t < announcement.tokens; ++t, choice += options.topk) {
       const std::size_t places = builder.next_rows({choice, static_cast<std::size_t>(options.topk)}, row);
       if (places == 0) continue;
       for (std::size_t i = 0; i < places; ++i) {

@@ -10,6 +10,7 @@
 
 #include "moetax/transport/communicator.h"
 #include "transport/group.h"
+#include "transport/mailbox.h"
 #include "transport/roster.h"
 #include "transport/segment.h"
 
@@ -24,8 +25,22 @@ struct LocalJob {
   std::int64_t spin_ns = 0;  // how long a wait spins before it sleeps
 
   static Result<LocalJob> create(int ranks, int ranks_per_node, std::string_view transport);
+  Node node_of(Rank world_rank) const { return ranks_per_node > 0 ? world_rank / ranks_per_node : 0; }
+  bool several_nodes(std::span<const Rank> world_ranks) const;
   Roster roster() const { return {segment->first(), ranks}; }
   std::byte* world_group() const { return segment->first() + Roster::bytes(ranks); }
+};
+
+// What a wait is for.
+class Awaited {
+ public:
+  virtual ~Awaited() = default;
+  virtual bool complete() = 0;
+  virtual std::span<const Rank> peers() const = 0;  // in the order they are looked at
+  virtual bool is_here(Rank peer) const = 0;
+  // While not complete: the peer that rings this rank's doorbell when it comes, or kNoRank if looking again is the only
+  // way to find out.
+  virtual Rank ringer() const = 0;
 };
 
 class LocalCommunicator final : public Communicator {
@@ -39,15 +54,21 @@ class LocalCommunicator final : public Communicator {
   std::string_view transport() const override { return job_.transport; }
 
   Result<Window> make_window(std::string_view name, std::size_t bytes, Deadline deadline) override;
-  void post(Channel channel, Rank to, std::uint64_t value) override;
+  void post(Channel channel, Rank to, std::uint64_t value, const Note& note) override;
   bool arrived(Channel channel, Rank from, std::uint64_t value) const override;
+  Note note(Channel channel, Rank from, std::uint64_t value) const override;
+  void enter(Operation operation) override { roster_.enter(world_rank(rank_), operation); }
   Result<Wait> wait(Channel channel, std::span<const Rank> from, std::uint64_t value, Operation operation,
                     Deadline deadline) override;
+  Message send(Rank to, std::span<const std::byte> bytes) override { return mailbox_.send(to, bytes); }
+  Message receive(Rank from, std::span<std::byte> bytes) override { return mailbox_.receive(from, bytes); }
+  Result<bool> done(Message message) override;
+  Result<Wait> finish(std::span<const Message> messages, Operation operation, Deadline deadline) override;
+  Result<std::size_t> finish_one(std::span<const Message> messages, Operation operation, Deadline deadline) override;
   Result<std::unique_ptr<Communicator>> split(int color, Deadline deadline) override;
   void fail(const Error& error) override;
 
  private:
-  class Arrivals;
   struct Range {
     std::uint64_t offset = 0;
     std::shared_ptr<Mapping> mapping;
@@ -57,14 +78,18 @@ class LocalCommunicator final : public Communicator {
                     std::byte* group);
 
   void post_line(FlagLine& line, Rank to, std::uint64_t value) const;
-  Result<Wait> wait_lines(const FlagLine* lines, std::span<const Rank> from, std::uint64_t value, Operation operation,
-                          Deadline deadline) const;
 
-  // From the first look that found a peer missing to the last peer's arrival, or an error.
-  Result<void> idle(Arrivals& arrivals, Operation operation, Deadline deadline, Wait& outcome) const;
-  bool spin(Arrivals& arrivals, std::uint32_t endings, Deadline deadline, Wait& outcome) const;
-  void sleep(const Arrivals& arrivals, std::uint32_t endings, Deadline deadline) const;
-  std::optional<Error> late(const Arrivals& arrivals, Operation operation, Deadline deadline) const;
+  // Waiting, in local_wait.cpp: until `awaited` is complete, a rank ends, or the deadline passes. Times are added to
+  // `outcome`.
+  Result<Wait> wait_lines(const FlagLine* lines, std::span<const Rank> from, std::uint64_t value, Operation operation,
+                          Deadline deadline);
+  Result<void> wait_for(Awaited& awaited, Operation operation, Deadline deadline, Wait& outcome);
+  Result<void> idle(Awaited& awaited, Operation operation, Deadline deadline, Wait& outcome);
+  bool spin(Awaited& awaited, std::uint32_t endings, Deadline deadline, Wait& outcome);
+  void sleep(Awaited& awaited, std::uint32_t endings, Deadline deadline);
+  std::optional<Error> late(const Awaited& awaited, Operation operation, Deadline deadline) const;
+
+  Result<void> take(Message message);
 
   // Set-up calls (local_setup.cpp): rounds in which every rank leaves an Offer and reads the others'.
   Result<void> meet(const Offer& mine, Deadline deadline);
@@ -78,6 +103,8 @@ class LocalCommunicator final : public Communicator {
   Rank rank_;
   std::shared_ptr<Mapping> memory_;  // keeps group_ alive; null for the world, whose memory lives with the segment
   Group group_;
+  Mailbox mailbox_;
+  std::vector<Rank> message_peers_;  // of the wait under way
   std::uint64_t round_ = 0;
 };
 

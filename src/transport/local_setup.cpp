@@ -69,8 +69,11 @@ Result<Window> LocalCommunicator::make_window(std::string_view name, std::size_t
   MOETAX_TRY(meet(mine, deadline));
 
   std::vector<std::byte*> base(starts.size());
-  std::transform(starts.begin(), starts.end(), base.begin(),
-                 [&](std::size_t start) { return range.mapping->data() + start; });
+  for (const Rank peer : everyone_) {
+    const auto idx = static_cast<std::size_t>(peer);
+    base[idx] = shares_memory(peer) ? range.mapping->data() + starts[idx] : nullptr;
+    if (!shares_memory(peer)) sizes[idx] = 0;
+  }
   prefer_own_numa_node(base[static_cast<std::size_t>(rank_)], bytes);
   return Window(std::move(hold), std::move(base), std::move(sizes), rank_);
 }
@@ -88,7 +91,8 @@ Result<std::unique_ptr<Communicator>> LocalCommunicator::split(int color, Deadli
   const auto rank = static_cast<Rank>(std::find(group.begin(), group.end(), rank_) - group.begin());
   const Rank leader = group.front();
   for (Rank& member : group) member = world_rank(member);
-  MOETAX_ASSIGN(Range range, share_range(mine, leader, Group::bytes(static_cast<int>(group.size())), deadline));
+  const std::size_t bytes = Group::bytes(static_cast<int>(group.size()), job_.several_nodes(group));
+  MOETAX_ASSIGN(Range range, share_range(mine, leader, bytes, deadline));
   std::byte* memory = range.mapping->data();
   return std::unique_ptr<Communicator>(
       new LocalCommunicator(job_, std::move(group), rank, std::move(range.mapping), memory));

@@ -2,6 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <optional>
+#include <vector>
+
 #include "exchange/conformance.h"
 #include "exchange/world.h"
 
@@ -163,23 +166,50 @@ TEST(ExchangeErrors, LayoutOfAnotherExchange) {
   });
 }
 
-TEST(ExchangeErrors, RanksThatMakeDifferentCalls) {
-  on_threads(2, [](Communicator& comm) {
-    const RoutingTable routing = kSmall.routing(comm.rank());
-    const RowStore rows = kSmall.rows(0, comm.rank());
-    auto x = Exchange::create(comm, kSmall.options(comm.rank()));
+// Two dispatches are in flight; then the ranks go different ways. Each names the other and both calls.
+template <class OnRank>
+void expect_different_calls(const std::string& of_rank0, const std::string& of_rank1, OnRank call) {
+  on_threads(2, [&](Communicator& comm) {
+    ExchangeOptions options = kSmall.options(comm.rank());
+    options.in_flight = 3;
+    auto x = Exchange::create(comm, options);
     ASSERT_TRUE(ok(x));
-    RowStore out(DType::kBf16, 6, 8);
-    auto sent = x->dispatch(rows.view(), routing);
-    ASSERT_TRUE(ok(sent));
-    auto layout = x->combine(std::move(sent->handle), routing, {}, out.view());
-    ASSERT_TRUE(ok(layout));
-    sent = comm.rank() == 0 ? x->dispatch(rows.view(), routing) : x->redispatch(*layout, rows.view());
-    ASSERT_FALSE(sent);
-    EXPECT_EQ(sent.error().code, ErrorCode::kPeerFailed);
-    // One of them sees the disagreement first and tells the other.
-    EXPECT_THAT(sent.error().message, testing::AnyOf(HasSubstr("redispatch"), HasSubstr("rank")));
+    std::vector<Dispatched> sent;
+    for (int i = 0; i < 2; ++i) {
+      auto one = x->dispatch(kSmall.rows(0, comm.rank()).view(), kSmall.routing(comm.rank()));
+      ASSERT_TRUE(ok(one));
+      sent.push_back(std::move(*one));
+    }
+    const std::optional<Error> error = call(*x, sent, comm.rank());
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->code, ErrorCode::kPeerFailed);
+    EXPECT_THAT(error->message, testing::AllOf(HasSubstr("rank 0 called " + of_rank0), HasSubstr("exchange #3"),
+                                               HasSubstr("rank 1 called " + of_rank1)));
   });
+}
+
+template <class T>
+std::optional<Error> error_of(Result<T> result) {
+  return result ? std::nullopt : std::optional<Error>(std::move(result.error()));
+}
+
+TEST(ExchangeErrors, RanksThatMakeDifferentCalls) {
+  RowStore out[] = {{DType::kBf16, 6, 8}, {DType::kBf16, 6, 8}};
+  expect_different_calls("combine of dispatch #1 with buffers 0", "combine of dispatch #2 with buffers 1",
+                         [&](Exchange& x, std::vector<Dispatched>& sent, Rank rank) {
+                           return error_of(x.combine(std::move(sent[static_cast<std::size_t>(rank)].handle),
+                                                     kSmall.routing(rank), {}, out[rank].view()));
+                         });
+  expect_different_calls(
+      "combine of dispatch #1", "dispatch with buffers 2", [&](Exchange& x, std::vector<Dispatched>& sent, Rank rank) {
+        return rank == 0 ? error_of(x.combine(std::move(sent[0].handle), kSmall.routing(0), {}, out[0].view()))
+                         : error_of(x.dispatch(kSmall.rows(0, 1).view(), kSmall.routing(1)));
+      });
+  expect_different_calls("redispatch of dispatch #1", "redispatch of dispatch #2",
+                         [&](Exchange& x, std::vector<Dispatched>& sent, Rank rank) {
+                           return error_of(x.redispatch(sent[static_cast<std::size_t>(rank)].handle.layout(),
+                                                        kSmall.rows(0, rank).view()));
+                         });
 }
 
 TEST(ExchangeErrors, DroppedHandlesGiveTheirBuffersBack) {

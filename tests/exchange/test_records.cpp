@@ -40,7 +40,7 @@ struct Expected {
 };
 
 // From the routing alone: `per_rank` counts a token once per destination rank, else once per expert.
-Expected expected_bytes(const Scenario& s, Rank rank, int ranks_per_node, bool per_rank) {
+Expected expected_bytes(const Scenario& s, Rank rank, bool per_rank) {
   Expected bytes;
   const auto row = s.hidden * static_cast<std::int64_t>(size_of(s.dtype));
   for (std::int64_t i = 0; i < s.tokens[static_cast<std::size_t>(rank)]; ++i) {
@@ -49,7 +49,6 @@ Expected expected_bytes(const Scenario& s, Rank rank, int ranks_per_node, bool p
     for (auto it = to.begin(); it != to.end(); it = per_rank ? to.upper_bound(*it) : std::next(it)) {
       bytes.logical += row;
       bytes.physical += *it != rank ? row : 0;
-      bytes.internode += *it / ranks_per_node != rank / ranks_per_node ? row : 0;
     }
   }
   return bytes;
@@ -57,36 +56,33 @@ Expected expected_bytes(const Scenario& s, Rank rank, int ranks_per_node, bool p
 
 TEST(ExchangeRecords, BytesAreThoseOfTheRouting) {
   const Scenario s{.tokens = {20, 300, 0, 31}, .hidden = 24, .experts = 10, .topk = 4, .threads = 1};
-  on_threads(
-      4,
-      [&](Communicator& comm) {
-        Recorder recorder;
-        ExchangeOptions options = s.options(comm.rank());
-        options.observer = &recorder;
-        auto x = Exchange::create(comm, options);
-        ASSERT_TRUE(ok(x));
-        run_round(*x, s, comm.rank());
-        const char* names[] = {"dispatch", "combine", "redispatch", "dispatch_grad", "combine_grad"};
-        ASSERT_EQ(recorder.exchanges.size(), std::size(names));
-        for (std::size_t i = 0; i < std::size(names); ++i) {
-          const ExchangeRecord& record = recorder.exchanges[i];
-          EXPECT_STREQ(record.name, names[i]);
-          EXPECT_STREQ(record.phase, i < 2 ? "forward" : "backward");
-          EXPECT_STREQ(record.family, "all-to-all");
-          EXPECT_EQ(record.number, i + 1);
-          const bool pulls = std::string(names[i]).starts_with("combine");
-          const Expected bytes = expected_bytes(s, comm.rank(), 2, !pulls);
-          EXPECT_EQ(record.logical_bytes, bytes.logical) << names[i];
-          EXPECT_EQ(record.physical_bytes, bytes.physical) << names[i];
-          EXPECT_EQ(record.internode_bytes, bytes.internode) << names[i];
-          EXPECT_LE(record.start_ns, record.end_ns);
-          EXPECT_LE(record.wait_ns + record.transfer_ns, record.end_ns - record.start_ns);
-          EXPECT_NE(record.last_rank, kNoRank);
-        }
-        EXPECT_TRUE(recorder.all_closed());
-        EXPECT_EQ(recorder.entered[Part::kLaunch], 5);
-      },
-      2);
+  on_threads(4, [&](Communicator& comm) {
+    Recorder recorder;
+    ExchangeOptions options = s.options(comm.rank());
+    options.observer = &recorder;
+    auto x = Exchange::create(comm, options);
+    ASSERT_TRUE(ok(x));
+    run_round(*x, s, comm.rank());
+    const char* names[] = {"dispatch", "combine", "redispatch", "dispatch_grad", "combine_grad"};
+    ASSERT_EQ(recorder.exchanges.size(), std::size(names));
+    for (std::size_t i = 0; i < std::size(names); ++i) {
+      const ExchangeRecord& record = recorder.exchanges[i];
+      EXPECT_STREQ(record.name, names[i]);
+      EXPECT_STREQ(record.phase, i < 2 ? "forward" : "backward");
+      EXPECT_STREQ(record.family, "all-to-all");
+      EXPECT_EQ(record.number, i + 1);
+      const bool pulls = std::string(names[i]).starts_with("combine");
+      const Expected bytes = expected_bytes(s, comm.rank(), !pulls);
+      EXPECT_EQ(record.logical_bytes, bytes.logical) << names[i];
+      EXPECT_EQ(record.physical_bytes, bytes.physical) << names[i];
+      EXPECT_EQ(record.internode_bytes, bytes.internode) << names[i];
+      EXPECT_LE(record.start_ns, record.end_ns);
+      EXPECT_LE(record.wait_ns + record.transfer_ns, record.end_ns - record.start_ns);
+      EXPECT_NE(record.last_rank, kNoRank);
+    }
+    EXPECT_TRUE(recorder.all_closed());
+    EXPECT_EQ(recorder.entered[Part::kLaunch], 5);
+  });
 }
 
 TEST(ExchangeRecords, OneRankHasNeitherWireNorWait) {

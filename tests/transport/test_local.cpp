@@ -32,7 +32,10 @@ constexpr const char* kNoProcesses = "";
 const Launcher kThreads{"threads", run_threads, ""};
 const Launcher kProcesses{"processes", run_processes, kNoProcesses};
 
-INSTANTIATE_CONFORMANCE(Local, &kThreads, &kProcesses);
+const Launcher kThreadNodes{"threads_on_nodes", run_threads, "", 2};
+const Launcher kProcessNodes{"processes_on_nodes", run_processes, kNoProcesses, 2};
+
+INSTANTIATE_CONFORMANCE(Local, &kThreads, &kProcesses, &kThreadNodes, &kProcessNodes);
 
 // ---- What only processes can do -----------------------------------------------------------------------------------
 
@@ -112,10 +115,10 @@ TEST_F(Processes, AKilledRankIsNamedByTheOthersAtOnceAndLeavesNothing) {
 TEST_F(Processes, ARankKilledBeforeItArrivesIsNamedWithTheOperation) {
   const auto outcomes = run_processes({3}, [](Communicator& comm) {
     if (comm.rank() == 1) {
-      const auto wait = comm.wait(Channel::kReady, std::array{0}, 1, {"combine", 16}, patience());
+      const auto wait = comm.wait(Channel::kCall, std::array{0}, 1, {"combine", 16}, patience());
       raise(wait ? SIGKILL : SIGABRT);
     }
-    comm.post(Channel::kReady, 1, 1);
+    comm.post(Channel::kCall, 1, 1);
     const auto wait = comm.wait(Channel::kRows, std::array{1}, 1, {"dispatch", 17}, patience());
     REQUIRE(!wait && wait.error().rank == 1);
     REQUIRE_TEXT(

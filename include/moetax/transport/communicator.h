@@ -9,10 +9,18 @@
 // Ranks in arguments and results are the communicator's own. Errors (their text, and Error::rank) speak of ranks of the
 // world, which are the ones a user started; in a communicator made by split() the two differ, see world_rank().
 //
+// Ranks of one node share memory: each stores into the other's windows and posts a flag.
+//
 //   MOETAX_ASSIGN(Window rows, comm.make_window("rows", bytes, deadline));
 //   std::memcpy(rows.at(peer) + offset, ...);              // a plain store into the peer's memory
 //   comm.post(Channel::kRows, peer, number);               // "my rows of exchange `number` are there"
 //   MOETAX_ASSIGN(Wait wait, comm.wait(Channel::kRows, peers, number, {"dispatch", number}, deadline));
+//
+// Ranks of different nodes have flags too, but no windows; their bytes travel as messages.
+//
+//   const Message out = comm.send(peer, rows);             // `rows` stays untouched until the message is done
+//   const Message in = comm.receive(peer, room);           // as many bytes as the peer sends
+//   MOETAX_TRY(comm.finish(std::array{out, in}, {"dispatch", number}, deadline));
 #pragma once
 
 #include <array>
@@ -31,8 +39,17 @@
 namespace moetax {
 
 // Independent sequences of flags between each pair of ranks.
-enum class Channel : std::uint8_t { kCounts, kRows, kReady, kDone, kCollective };
-inline constexpr int kNumChannels = 5;
+enum class Channel : std::uint8_t { kCall, kRows, kCollective, kNode };
+inline constexpr int kNumChannels = 4;
+
+// What travels with a flag: sixteen bytes of the poster's choice, say which call the flag is for.
+struct Note {
+  std::array<std::uint64_t, 2> word{};
+  friend bool operator==(const Note&, const Note&) = default;
+};
+
+// A message under way: a number that this rank's communicator gave it, good until the message was found done.
+using Message = std::uint32_t;
 
 // What a wait is for; goes into error messages: "rank 3 did not arrive at dispatch #17 within 2 s; ranks 0-2 did".
 struct Operation {
@@ -49,7 +66,7 @@ struct Wait {
   std::int64_t off_cpu_ns = 0;  // of the spinning part: off the CPU against this thread's will
 };
 
-// A region of memory per rank that all ranks of the communicator can address. Shared ownership of the mapping: views
+// A region of memory per rank, addressable from all ranks of its node. Shared ownership of the mapping: views
 // stay valid as long as any copy of the Window lives on this rank, also after its communicator is gone. The pages go
 // back to the system when no rank holds the window any more.
 class Window {
@@ -58,6 +75,7 @@ class Window {
   Window(std::shared_ptr<void> mapping, std::vector<std::byte*> base, std::vector<std::size_t> bytes, Rank self)
       : mapping_(std::move(mapping)), base_(std::move(base)), bytes_(std::move(bytes)), self_(self) {}
 
+  // Null, and of no bytes, for a rank of another node.
   std::byte* at(Rank rank) const { return base_[static_cast<std::size_t>(rank)]; }
   std::byte* local() const { return at(self_); }
   std::size_t bytes(Rank rank) const { return bytes_[static_cast<std::size_t>(rank)]; }
@@ -79,25 +97,50 @@ class Communicator {
   virtual Rank world_rank(Rank rank) const { return rank; }  // the same but in communicators made by split()
   virtual Node node_of(Rank rank) const = 0;
   virtual std::string_view transport() const = 0;  // "local-processes", "local-threads"
+  bool shares_memory(Rank peer) const { return node_of(peer) == node_of(rank()); }
 
   // Collective. Each rank gives the bytes it wants others to reach (may differ, may be zero); the memory is
   // zero-filled, 2 MiB aligned, reserved as address space and taken when touched, on the NUMA node of the rank it
-  // belongs to. `name` (its first 47 bytes) must agree on all ranks, kPeerFailed that shows both otherwise.
+  // belongs to. `name` (its first 47 bytes) must agree on the ranks of a node, kPeerFailed that shows both otherwise.
   // kUnavailable if the address space cannot be had.
   virtual Result<Window> make_window(std::string_view name, std::size_t bytes, Deadline deadline) = 0;
 
-  // Sets this rank's flag `channel` towards `to` to `value` (values only grow). Release: stores made before, to any
-  // window, are visible to a rank that sees the flag. Never blocks; a system call only if `to` sleeps for this rank.
-  virtual void post(Channel channel, Rank to, std::uint64_t value) = 0;
+  // Sets this rank's flag `channel` towards `to` to `value` (values only grow) and leaves the note. Release: stores
+  // made before, to any window, are visible to a rank that sees the flag. Never blocks; a system call only if `to`
+  // sleeps for this rank or is on another node.
+  virtual void post(Channel channel, Rank to, std::uint64_t value, const Note& note = {}) = 0;
 
   // Whether `from`'s flag towards this rank has reached `value`; this rank itself always has. Acquire. Never blocks.
   virtual bool arrived(Channel channel, Rank from, std::uint64_t value) const = 0;
 
+  // The note of a flag that has arrived. Flags posted one by one (n, n + 1, ...) keep the notes of the last two; with
+  // other steps only the newest is good. This rank's own flags, if it posts to itself, count too.
+  virtual Note note(Channel channel, Rank from, std::uint64_t value) const = 0;
+
+  // Says what this rank is at from now on, for the messages of those who miss it: its first 24 bytes. wait() and
+  // finish() do it too. A few nanoseconds.
+  virtual void enter(Operation operation) = 0;
+
   // Waits until the flags of all ranks in `from` (this rank itself may be among them and counts as arrived) have
   // reached `value`. Spins briefly, then sleeps; a sleeping rank uses no CPU. Flags that are there count even if their
-  // rank has ended since, or the deadline has passed. The first 24 bytes of operation.name are told to the other ranks.
+  // rank has ended since, or the deadline has passed.
   virtual Result<Wait> wait(Channel channel, std::span<const Rank> from, std::uint64_t value, Operation operation,
                             Deadline deadline) = 0;
+
+  // Messages between two ranks, also of one node, arrive in the order they were sent, and each must meet a receive of
+  // as many bytes. Bytes belong to the transport until the message is done; none is there to a rank itself. Never
+  // block, and start the transfer if they can. What was sent moves on in finish(), done() and wait() only.
+  virtual Message send(Rank to, std::span<const std::byte> bytes) = 0;
+  virtual Message receive(Rank from, std::span<std::byte> bytes) = 0;
+
+  // Whether a message is done: sent and its bytes free again, or received. After yes its number is used up. Never
+  // blocks. kPeerFailed for one of another size than the receive was for.
+  virtual Result<bool> done(Message message) = 0;
+
+  // Waits until all of `messages` are done. wait.last is not known.
+  virtual Result<Wait> finish(std::span<const Message> messages, Operation operation, Deadline deadline) = 0;
+  // Waits until one of them is done and tells which: its index. Not empty.
+  virtual Result<std::size_t> finish_one(std::span<const Message> messages, Operation operation, Deadline deadline) = 0;
 
   // Collective. Ranks of the same color form a new communicator, ordered by their rank here.
   virtual Result<std::unique_ptr<Communicator>> split(int color, Deadline deadline) = 0;
@@ -111,12 +154,15 @@ class Communicator {
 
   // The next value for Channel::kCollective: one sequence for all Collectives objects of this communicator.
   std::uint64_t next_collective() { return ++collectives_; }
+  // The same for Channel::kNode, on which only the ranks of a node meet.
+  std::uint64_t next_node_meeting() { return ++node_meetings_; }
 
  protected:
   std::vector<Rank> everyone_;
 
  private:
   std::uint64_t collectives_ = 0;
+  std::uint64_t node_meetings_ = 0;
 };
 
 }  // namespace moetax

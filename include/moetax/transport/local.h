@@ -13,7 +13,8 @@ namespace moetax {
 
 struct LocalOptions {
   int ranks = 2;
-  int ranks_per_node = 0;  // > 0 makes node_of() report rank / ranks_per_node, for tests of node-aware code
+  int ranks_per_node = 0;  // > 0: ranks [n * ranks_per_node, ...) form node n, and nodes share no memory: the way
+                           // exchanges take between machines, on one
   double linger_s =
       10;  // processes only: once a rank ended badly, how long the others may go on before they are killed
 };

@@ -1,6 +1,6 @@
 #!/bin/sh
-# What MPI launchers take for ssh: runs a command on another node, which needs no password, daemon or key when the node is a
-# set of namespaces. Joins its arguments and has a shell read them, as ssh does. The environment goes along.
+# What MPI launchers take for ssh: runs a command on another node, which needs no password, daemon or key when the node
+# is a set of namespaces. Joins its arguments and has a shell read them, as ssh does. The environment goes along.
 # usage: agent.sh [OPTION]... NODE COMMAND...
 set -eu
 while :; do

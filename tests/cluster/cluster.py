@@ -17,7 +17,6 @@ import pathlib
 import re
 import shutil
 import signal
-import subprocess
 import threading
 import time
 
@@ -32,6 +31,7 @@ MTU = 9000
 BURST_BYTES = 64 * 1024
 QUEUE_BYTES = 16 * 1024 * 1024
 HEAD_ADDRESS = "10.77.0.1"
+HEAD_MAC = "02:00:0a:4d:00:01"  # fixed: a bridge without one changes its own with its ports
 NOT_ROOT = "namespaces and shaped links need root"
 MAX_NODES = 240  # addresses 10.77.0.10 on
 
@@ -57,8 +57,8 @@ class Cluster:
     """`nodes` nodes n0, n1, ... whose links carry `rate` (as `tc` writes it) in each direction.
 
     Launchers run on one more node, `head`: the switch itself, whose link is not shaped. When the process that made a
-    cluster ends, by whatever means, the kernel ends the cluster. `logs`, a directory, keeps what jobs wrote; otherwise it
-    goes with the cluster. Nodes are given by number. One thread at a time.
+    cluster ends, by whatever means, the kernel ends the cluster. `logs`, a directory, keeps what jobs wrote; otherwise
+    it goes with the cluster. Nodes are given by number. One thread at a time.
     """
 
     def __init__(self, nodes=4, rate="1gbit", logs=None):
@@ -81,7 +81,7 @@ class Cluster:
             self._restore_sigterm()
 
     def up(self, name, owned=False):
-        """Builds the cluster. `owned`: it ends with this process; otherwise with `down()`, here or after `attach(name)`."""
+        """Builds the cluster. `owned`: it ends with this process; otherwise with `down()`, after `attach(name)` too."""
         sweep()
         self._claim(name)
         try:
@@ -105,13 +105,14 @@ class Cluster:
 
     def down(self):
         """Ends every process of the cluster; its namespaces and links go with them."""
-        for job in self._jobs:
-            job.end()
         if self.head:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.head.pid, signal.SIGKILL)
-        for descriptor in filter(None, [self._owner, self._lock]):
-            os.close(descriptor)
+        for descriptor in (self._owner, self._lock):
+            if descriptor is not None:
+                os.close(descriptor)
+        for job in self._jobs:
+            job.end()
         for holder in self._holders:
             holder.wait()
         self._holders, self._jobs, self._owner, self._lock, self.head = [], [], None, None, None
@@ -150,7 +151,7 @@ class Cluster:
         return namespaces.enter(where.pid, argv, os.getcwd())
 
     def start(self, argv, ranks_per_node=1, nodes=None, env=None, launcher="openmpi", launcher_args=()):
-        """Starts `argv` under MPI, `ranks_per_node` ranks on each of the first `nodes` nodes (all), and returns the `Job`.
+        """Starts `argv` under MPI, `ranks_per_node` ranks on each of the first `nodes` nodes (all); returns the `Job`.
 
         Rank r runs on node r // ranks_per_node. The ranks see PATH, LD_LIBRARY_PATH and `env`, and nothing else of this
         process's environment. `launcher_args` go to the launcher as they are.
@@ -215,7 +216,7 @@ class Cluster:
 
     def _connect(self):
         """The head's eth0 is a bridge; each node's eth0 is one end of a veth pair whose other end is a port of it."""
-        switch = ["link set lo up", f"link add eth0 address 02:00:0a:4d:00:01 mtu {MTU} type bridge", "link set eth0 up",
+        switch = ["link set lo up", f"link add eth0 address {HEAD_MAC} mtu {MTU} type bridge", "link set eth0 up",
                   f"address add {HEAD_ADDRESS}/24 dev eth0"]
         for node in self.nodes:
             switch += [f"link add {node.name} mtu {MTU} type veth peer name eth0 mtu {MTU} netns {node.pid}",

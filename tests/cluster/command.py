@@ -38,7 +38,7 @@ def arguments():
     verb("down", lambda options: Cluster.attach(options.name).down(), "end it and everything that runs on it")
     verb("status", status, "show the clusters that are up: nodes, rates, traffic")
 
-    added = verb("run", run, "start ranks on it under MPI; what they print comes here, standard error with their number")
+    added = verb("run", run, "start ranks on it under MPI; what they print comes here, their errors with their number")
     added.add_argument("-g", "--ranks-per-node", type=int, default=1, help="default: %(default)s")
     added.add_argument("-n", "--nodes", type=int, help="use the first so many nodes (default: all)")
     added.add_argument("--launcher", choices=launchers.LAUNCHERS, default="openmpi", help="default: %(default)s")
@@ -52,8 +52,10 @@ def arguments():
     added = verb("rate", set_rate, "change the rate of a node's link, both ways, at once")
     added.add_argument("node", help="n0, n1, ...")
     added.add_argument("rate", help="as tc writes it: 100mbit, 2.5gbit")
-    for name, act, text in (("cut", Cluster.cut, "pull a node's cable"), ("restore", Cluster.restore, "plug it in again")):
-        verb(name, lambda options, act=act: on_node(options, act), text).add_argument("node", help="n0, n1, ...")
+    added = verb("cut", lambda options: on_node(options, Cluster.cut), "pull a node's cable")
+    added.add_argument("node", help="n0, n1, ...")
+    added = verb("restore", lambda options: on_node(options, Cluster.restore), "plug it in again")
+    added.add_argument("node", help="n0, n1, ...")
     return parser
 
 

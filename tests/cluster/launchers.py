@@ -1,7 +1,7 @@
 """The command lines and settings of the MPI launchers.
 
-Both start their daemons through agent.sh, and ranks through rank.sh. Ranks of one node share memory, others use TCP over
-eth0; nothing is bound, because nodes share the machine's cores. Rank r runs on node r // ranks_per_node.
+Both start their daemons through agent.sh, and ranks through rank.sh. Ranks of one node share memory, others use TCP
+over eth0; nothing is bound, because nodes share the machine's cores. Rank r runs on node r // ranks_per_node.
 """
 import dataclasses
 import shutil

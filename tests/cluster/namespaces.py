@@ -1,8 +1,8 @@
 """Nodes as Linux namespaces, and what runs inside them.
 
-A node is one process, its holder, in network, host-name, mount, IPC and PID namespaces of its own. The PID namespaces of
-the nodes lie inside that of the head, so when the head's holder dies the kernel ends every process of the cluster, and with
-the last process go namespaces, links and shapers. Nothing has a name outside of its own cluster.
+A node is one process, its holder, in network, host-name, mount, IPC and PID namespaces of its own. The PID namespaces
+of the nodes lie inside that of the head, so when the head's holder dies the kernel ends every process of the cluster,
+and with the last process go namespaces, links and shapers. Nothing has a name outside of its own cluster.
 """
 import os
 import pathlib
@@ -19,8 +19,9 @@ class ClusterError(Exception):
 def start_holder(name, cluster_dir, lock, owner, parent=None):
     """Starts the holder of node `name` and returns (Popen, its process id on this machine).
 
-    The holder ends when the other end of the pipe `owner` is closed, by whatever means; with None it stays until killed.
-    It keeps the descriptor `lock` open, and the lock with it. `parent` is the holder whose PID namespace contains this one's.
+    The holder ends when the other end of the pipe `owner` is closed, by whatever means; with None it stays until
+    killed. It keeps the descriptor `lock` open, and the lock with it. `parent` is the holder whose PID namespace
+    contains this one's.
     """
     keep = ["sleep", "infinity"] if owner is None else ["cat"]
     argv = ["unshare", *KINDS, "--fork", "--kill-child", "sh", str(HERE / "node.sh"), name, str(cluster_dir), *keep]

@@ -1,6 +1,6 @@
 #!/bin/sh
-# The first process of a node, in fresh namespaces: gives it its name, its own /sys, /proc and /dev/shm and the names of the
-# other nodes, prints its process id as the machine sees it, and becomes the holder, whose end is the node's end.
+# The first process of a node, in fresh namespaces: gives it its name, its own /sys, /proc and /dev/shm and the names of
+# the other nodes, prints its process id as the machine sees it, and becomes the holder, whose end is the node's end.
 # usage: node.sh NAME CLUSTER_DIR HOLDER...
 set -eu
 name=$1 cluster=$2
@@ -16,8 +16,8 @@ mount -t proc proc /proc
 mount -t tmpfs tmpfs /dev/shm
 echo "$name" >/proc/sys/kernel/hostname
 
-# The same on every machine: no IPv6 chatter in the counters, the congestion control that every namespace may choose, and
-# nothing remembered of an earlier, slower link.
+# The same on every machine: no IPv6 chatter in the counters, the congestion control that every namespace may choose,
+# and nothing remembered of an earlier, slower link.
 for file in /proc/sys/net/ipv6/conf/*/disable_ipv6; do
   [ ! -e "$file" ] || echo 1 >"$file"
 done

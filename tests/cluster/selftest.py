@@ -175,10 +175,18 @@ class Teardown(unittest.TestCase):
 
     def assert_gone(self, pids, networks, directory):
         self.assertTrue(wait_until(lambda: not alive(pids), 5), f"alive: {alive(pids)}")
-        left = {namespaces.network_id(pid) for pid in namespaces.process_ids()} & set(networks)
-        self.assertFalse(left, "a network namespace is left")
+        # The programs that started the holders end a moment after them.
+        self.assertTrue(wait_until(lambda: not self.networks_in_use() & set(networks), 5), "a namespace is left")
+        self.assertTrue(wait_until(lambda: self.swept(directory), 5), f"{directory} is left")
+
+    @staticmethod
+    def networks_in_use():
+        return {namespaces.network_id(pid) for pid in namespaces.process_ids()}
+
+    @staticmethod
+    def swept(directory):
         cluster_module.sweep()
-        self.assertFalse(directory.exists())
+        return not directory.exists()
 
     @staticmethod
     def links():

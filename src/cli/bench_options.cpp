@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <numeric>
@@ -20,10 +21,18 @@ struct Typed {
   std::optional<float> route_scale;
   std::string tokens = "2048";
   std::string dtype = "bf16";
+  std::string exchange = to_string(ExchangeAlgorithm::kFlat);
   bool recompute = false;
   std::optional<int> threads;
   std::vector<std::string> delays;
 };
+
+// In the order of the values.
+std::vector<std::string> exchange_names() {
+  std::vector<std::string> names;
+  for (int i = 0; i < kNumExchangeAlgorithms; ++i) names.emplace_back(to_string(static_cast<ExchangeAlgorithm>(i)));
+  return names;
+}
 
 void declare_model(CLI::App& app, Typed& typed) {
   app.add_option("--preset", typed.preset, fmt::format("a published model: {}", fmt::join(preset_names(), ", ")))
@@ -46,6 +55,11 @@ void declare_model(CLI::App& app, Typed& typed) {
 
 void declare_run(CLI::App& app, BenchOptions& options, Typed& typed) {
   app.add_option("--ranks", options.ranks, "expert-parallel ranks, one process each")->capture_default_str();
+  app.add_option("--nodes", options.nodes, "treat the ranks as if they were on so many nodes, which share no memory")
+      ->capture_default_str();
+  app.add_option("--exchange", typed.exchange, "how rows travel between nodes: flat, direct, ring, mesh2d or two-level")
+      ->check(CLI::IsMember(exchange_names()))
+      ->capture_default_str();
   app.add_option("--ep-size", options.ep_size, "ranks per replica of the experts (default: all ranks, one replica)");
   app.add_option("--tokens", typed.tokens, "tokens per rank: one number, or one per rank (--tokens 512,64)")
       ->capture_default_str();
@@ -166,6 +180,11 @@ Result<void> check_counts(const BenchOptions& options) {
     return fail(ErrorCode::kUsage, fmt::format("{} {}: expected {} to {}", name, value, low, high));
   };
   MOETAX_TRY(in_range("--ranks", options.ranks, 1, kMaxRanks));
+  MOETAX_TRY(in_range("--nodes", options.nodes, 1, options.ranks));
+  if ((options.ranks - 1) / options.ranks_per_node() + 1 != options.nodes) {
+    return fail(ErrorCode::kUsage, fmt::format("--nodes {}: {} ranks, {} to a node, do not fill so many", options.nodes,
+                                               options.ranks, options.ranks_per_node()));
+  }
   MOETAX_TRY(in_range("--ep-size", options.ep_size, 0, options.ranks));
   MOETAX_TRY(in_range("--layers", options.layers, 1, 1024));
   MOETAX_TRY(in_range("--steps", options.steps, 1, 1000000));
@@ -238,6 +257,9 @@ Result<std::optional<BenchOptions>> parse_bench_options(int argc, char** argv, i
   MOETAX_TRY(check_counts(options));
   MOETAX_ASSIGN(options.tokens, resolve_tokens(typed.tokens, options.ranks));
   MOETAX_ASSIGN(options.delay_ms, resolve_delays(typed.delays, options.ranks));
+  const std::vector<std::string> names = exchange_names();
+  options.exchange =
+      static_cast<ExchangeAlgorithm>(std::find(names.begin(), names.end(), typed.exchange) - names.begin());
   options.dtype = typed.dtype == "fp32" ? DType::kFp32 : DType::kBf16;
   return std::optional(std::move(options));
 }

@@ -25,6 +25,8 @@ struct BenchOptions {
   int warmup = 2;
   std::uint64_t seed = 1;
   int threads = 1;  // per rank
+  int nodes = 1;    // the ranks are treated as if they were on so many
+  ExchangeAlgorithm exchange = ExchangeAlgorithm::kFlat;
   std::string routing = "router";
   std::vector<double> delay_ms;  // one per rank, 0: none
   double deadline_s = 30;
@@ -33,6 +35,7 @@ struct BenchOptions {
 
   std::int64_t first_token(Rank rank) const;  // global index of the rank's first token
   std::int64_t total_tokens() const;
+  int ranks_per_node() const { return (ranks + nodes - 1) / nodes; }
   LayerConfig layer_config() const;
 };
 

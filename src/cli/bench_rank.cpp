@@ -104,6 +104,7 @@ Result<void> RankBench::make_layers(Communicator& world, const Progress& progres
                                                .ep_size = options.ep_size,
                                                .in_flight = options.activations == Activations::kRecompute ? 2 : 1,
                                                .threads = options.threads,
+                                               .algorithm = options.exchange,
                                                .deadline_s = options.deadline_s,
                                                .observer = ledger_}));
   parallel_ = std::make_unique<ExpertParallel>(std::move(parallel));

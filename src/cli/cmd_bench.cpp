@@ -44,6 +44,7 @@ Bill describe_run(const BenchOptions& options, const HostInfo& host, const Trans
   config.wire_dispatch = config.wire_combine = config.dtype;
   config.transport = transport.name;
   config.exchange = exchange.name;
+  config.nodes = options.nodes;
   config.routing = options.routing;
   config.backward = options.backward;
   config.recompute = options.activations == Activations::kRecompute;
@@ -127,14 +128,16 @@ Result<int> run(int argc, char** argv) {
     MOETAX_TRY(check_writable(*path));
   }
   const TransportEntry& transport = transports().front();
-  const ExchangeEntry& exchange = exchanges().front();
+  const ExchangeEntry& exchange = exchange_entry(options.exchange);
   MOETAX_TRY(transport.probe());
   MOETAX_TRY(exchange.probe());
   MOETAX_ASSIGN(const RankErrors errors, RankErrors::open());
   const Bill bill = describe_run(options, host, transport, exchange);
-  MOETAX_ASSIGN(const auto outcomes,
-                transport.start({.ranks = options.ranks, .linger_s = options.deadline_s},
-                                [&](Communicator& world) { return rank_body(options, routes, bill, errors, world); }));
+  MOETAX_ASSIGN(
+      const auto outcomes,
+      transport.start(
+          {.ranks = options.ranks, .ranks_per_node = options.ranks_per_node(), .linger_s = options.deadline_s},
+          [&](Communicator& world) { return rank_body(options, routes, bill, errors, world); }));
   if (const auto cause = errors.cause(outcomes)) return report_error(*cause);
   return outcomes[0].exit_status;
 }

@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -32,8 +33,16 @@ constexpr std::array kTransports = {
                    run_threads},
 };
 
-constexpr std::array kExchanges = {
-    ExchangeEntry{"direct", "a row goes once to each destination rank, from memory to memory", always},
+ExchangeEntry exchange_of(ExchangeAlgorithm algorithm, const char* what) {
+  return {algorithm, to_string(algorithm), what, always};
+}
+
+const std::array kExchanges = {
+    exchange_of(ExchangeAlgorithm::kFlat, "a row goes once to each destination rank, peers in staggered rounds"),
+    exchange_of(ExchangeAlgorithm::kDirect, "the same, to all peers at once"),
+    exchange_of(ExchangeAlgorithm::kRing, "through neighbouring nodes, at most half way round"),
+    exchange_of(ExchangeAlgorithm::kMesh2d, "along rows and columns of a grid of nodes, two hops"),
+    exchange_of(ExchangeAlgorithm::kTwoLevel, "once to each destination node; back comes one sum per node"),
 };
 
 }  // namespace
@@ -44,6 +53,11 @@ std::span<const TransportEntry> transports() {
 
 std::span<const ExchangeEntry> exchanges() {
   return kExchanges;
+}
+
+const ExchangeEntry& exchange_entry(ExchangeAlgorithm algorithm) {
+  const auto is_it = [&](const ExchangeEntry& entry) { return entry.algorithm == algorithm; };
+  return *std::find_if(kExchanges.begin(), kExchanges.end(), is_it);
 }
 
 }  // namespace moetax::cli

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "moetax/base/result.h"
+#include "moetax/exchange/exchange.h"
 #include "moetax/transport/communicator.h"
 #include "moetax/transport/local.h"
 
@@ -21,7 +22,8 @@ struct TransportEntry {
 };
 
 struct ExchangeEntry {
-  const char* name;  // as the bill spells it
+  ExchangeAlgorithm algorithm;
+  const char* name;  // as the bill and --exchange spell it
   const char* what;
   Result<void> (*probe)();
 };
@@ -29,5 +31,6 @@ struct ExchangeEntry {
 // In the order shown to users; `bench` takes the first.
 std::span<const TransportEntry> transports();
 std::span<const ExchangeEntry> exchanges();
+const ExchangeEntry& exchange_entry(ExchangeAlgorithm algorithm);
 
 }  // namespace moetax::cli

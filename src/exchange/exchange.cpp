@@ -8,7 +8,6 @@
 #include "exchange/impl.h"
 #include "moetax/base/memory.h"
 #include "moetax/route/router.h"
-#include "moetax/transport/node_map.h"
 
 namespace moetax {
 namespace {
@@ -55,9 +54,6 @@ Result<Exchange> Exchange::create(Communicator& comm, const ExchangeOptions& opt
   const Deadline deadline = Deadline::in_seconds(options.deadline_s);
   const auto set_up = [&]() -> Result<Exchange> {
     MOETAX_TRY(validate(options));
-    if (NodeMap(comm).num_nodes() > 1) {
-      return fail(ErrorCode::kUnavailable, "exchange: all ranks must be on one node");
-    }
     MOETAX_ASSIGN(auto own_comm, comm.split(0, deadline));
     auto impl = std::make_unique<Impl>(std::move(own_comm), options);
     MOETAX_TRY(impl->make_windows(deadline));
@@ -84,13 +80,16 @@ Result<Dispatched> Exchange::Impl::dispatch(ConstRows tokens, const RoutingTable
   MOETAX_ASSIGN(auto buffers, take_buffers("dispatch"));
   ++sends;
   MOETAX_TRY(builder.count_choices(routing, {offer(self).count, static_cast<std::size_t>(options.experts)}));
+  if (far) far->count_rows(routing, {offer(self).far_rows, max_tokens.size()});
   const bool pushes = tokens.rows > max_offered(self);
   if (!pushes) lay_open(tokens, routing);
   MOETAX_TRY(join(call, {CallKind::kDispatch, buffers->idx, 0, pushes, tokens.rows}));
+  MOETAX_TRY(learn_far_counts(call));
   auto layout = take_layout();
   layout->number = call.number();
   const auto lists = pushes ? std::span<const CopyList>(lists_out) : std::span<const CopyList>();
   builder.build(routing, all_counts[sends % 2], lists, *layout);
+  plan_far(routing, *layout);
   return send(call, std::move(layout), std::move(buffers), {.rows = tokens, .pushes = pushes, .new_layout = true});
 }
 
@@ -111,11 +110,13 @@ Result<DispatchLayout> Exchange::Impl::combine(DispatchHandle handle, const Rout
                                                Rows out) {
   Call call(options.observer, comm->world_rank(self), "combine", "forward", ++number);
   MOETAX_TRY(check_layout("combine", handle.layout_));
-  const State& layout = *handle.layout_.state_;
+  State& layout = *handle.layout_.state_;
   MOETAX_TRY(check_routing("combine", layout.tokens, routing));
+  MOETAX_TRY(check_weights(layout, routing));
   MOETAX_TRY(check_rows("combine: outputs", layout.tokens, out));
   if (addend.data) MOETAX_TRY(check_rows("combine: addends", layout.tokens, addend));
   MOETAX_TRY(join(call, {CallKind::kCombine, handle.buffers_->idx, layout.number}));
+  MOETAX_TRY(fetch_far(call, layout, *handle.buffers_, true));
   pull_weighted(call, layout, *handle.buffers_, routing, addend, out);
   call.finish();
   return std::move(handle.layout_);
@@ -125,7 +126,7 @@ Result<void> Exchange::Impl::combine_grad(DispatchHandle handle, std::span<const
                                           MatrixView<float> d_tokens, MatrixView<float> d_weight) {
   Call call(options.observer, comm->world_rank(self), "combine_grad", "backward", ++number);
   MOETAX_TRY(check_layout("combine_grad", handle.layout_));
-  const State& layout = *handle.layout_.state_;
+  State& layout = *handle.layout_.state_;
   if (static_cast<std::int64_t>(d_gate.size()) != layout.rows || d_tokens.rows != layout.tokens ||
       d_tokens.cols != options.hidden || d_weight.rows != layout.tokens || d_weight.cols != options.topk) {
     return fail(ErrorCode::kUsage,
@@ -136,7 +137,9 @@ Result<void> Exchange::Impl::combine_grad(DispatchHandle handle, std::span<const
   }
   std::copy(d_gate.begin(), d_gate.end(), reinterpret_cast<float*>(handle.buffers_->gate.local()));
   MOETAX_TRY(join(call, {CallKind::kCombineGrad, handle.buffers_->idx, layout.number}));
+  MOETAX_TRY(fetch_far(call, layout, *handle.buffers_, false));
   pull_gradients(call, layout, *handle.buffers_, d_tokens, d_weight);
+  take_far_gradients(layout, d_weight);
   call.finish();
   return {};
 }
@@ -170,6 +173,11 @@ Result<void> Exchange::release(DispatchHandle handle) {
 
 // ---- What there is ----
 
+const char* to_string(ExchangeAlgorithm algorithm) {
+  constexpr const char* kNames[kNumExchangeAlgorithms] = {"flat", "direct", "ring", "mesh2d", "two-level"};
+  return kNames[static_cast<int>(algorithm)];
+}
+
 const ExpertPlacement& Exchange::placement() const {
   return impl_->placement;
 }
@@ -177,12 +185,14 @@ const ExpertPlacement& Exchange::placement() const {
 std::size_t Exchange::reserved_bytes() const {
   std::size_t bytes = 0;
   each_window(*impl_, [&](const Window& window) { bytes += window.reserved_bytes(); });
+  if (impl_->far) bytes += impl_->far->reserved_bytes();
   return bytes;
 }
 
 std::size_t Exchange::touched_bytes() const {
   std::size_t bytes = 0;
   each_window(*impl_, [&](const Window& window) { bytes += resident_bytes(window.local(), window.reserved_bytes()); });
+  if (impl_->far) bytes += resident_bytes(impl_->far->memory(), impl_->far->reserved_bytes());
   return bytes;
 }
 

@@ -22,7 +22,8 @@ constexpr std::int64_t kMaxOfferedRows = 256;
 constexpr std::int64_t kMaxOfferedBytes = 256 << 10;
 
 std::string describe(const ExchangeOptions& o) {
-  return fmt::format("H={} E={} K={} {} in_flight={}", o.hidden, o.experts, o.topk, to_string(o.dtype), o.in_flight);
+  return fmt::format("H={} E={} K={} {} {} in_flight={}", o.hidden, o.experts, o.topk, to_string(o.dtype),
+                     to_string(o.algorithm), o.in_flight);
 }
 
 std::string describe(ConstRows rows) {
@@ -40,9 +41,7 @@ Exchange::Impl::Impl(std::unique_ptr<Communicator> own_comm, const ExchangeOptio
       self(comm->rank()),
       row_bytes(exact_format(opts.dtype).row_bytes(opts.hidden)),
       builder(placement, self),
-      max_tokens(static_cast<std::size_t>(comm->size())) {
-  for (Rank r = 0; r < comm->size(); ++r) other_node.push_back(comm->node_of(r) != comm->node_of(self));
-}
+      max_tokens(static_cast<std::size_t>(comm->size())) {}
 
 // A token has at most one row per expert of the rank.
 std::int64_t Exchange::Impl::max_rows(Rank rank) const {
@@ -57,6 +56,7 @@ std::int64_t Exchange::Impl::max_copies(Rank from, Rank to) const {
 
 // Lists of copies lie one after another by sender, each behind a header line with its size.
 CopyList Exchange::Impl::copy_list(Rank from, Rank to) const {
+  if (!is_near(to)) return {};
   std::byte* at = list_window.at(to) + list_offset(from, to);
   return {reinterpret_cast<std::int64_t*>(at), reinterpret_cast<RowCopy*>(at + sizeof(std::int64_t))};
 }
@@ -76,20 +76,25 @@ std::int64_t Exchange::Impl::max_offered(Rank rank) const {
 }
 
 Offer Exchange::Impl::make_offer(Rank rank, std::size_t slot) const {
-  const std::size_t count_bytes = static_cast<std::size_t>(options.experts) * sizeof(std::int32_t);
+  if (!is_near(rank)) return {};
   const std::size_t choice_bytes = static_cast<std::size_t>(max_offered(rank) * options.topk) * sizeof(std::int32_t);
   std::byte* at = offer_window.at(rank) + slot * offer_bytes(rank);
   Offer offer;
   offer.count = reinterpret_cast<std::int32_t*>(at);
-  offer.choice = reinterpret_cast<std::int32_t*>(at += to_lines(count_bytes));
+  offer.far_rows = offer.count + options.experts;
+  offer.choice = reinterpret_cast<std::int32_t*>(at += to_lines(num_counts() * sizeof(std::int32_t)));
   offer.rows = at + to_lines(choice_bytes);
   return offer;
 }
 
+std::size_t Exchange::Impl::num_counts() const {
+  return static_cast<std::size_t>(options.experts) + (far ? max_tokens.size() : 0);
+}
+
 std::size_t Exchange::Impl::offer_bytes(Rank rank) const {
   const auto rows = static_cast<std::size_t>(max_offered(rank)), topk = static_cast<std::size_t>(options.topk);
-  return to_lines(static_cast<std::size_t>(options.experts) * sizeof(std::int32_t)) +
-         to_lines(rows * topk * sizeof(std::int32_t)) + to_lines(rows * row_bytes);
+  return to_lines(num_counts() * sizeof(std::int32_t)) + to_lines(rows * topk * sizeof(std::int32_t)) +
+         to_lines(rows * row_bytes);
 }
 
 Result<void> Exchange::Impl::make_windows(Deadline deadline) {
@@ -104,6 +109,9 @@ Result<void> Exchange::Impl::make_windows(Deadline deadline) {
                 fmt::format("rank {} could be sent {} rows, more than the 2147483647 an exchange can "
                             "number: use fewer tokens per step",
                             comm->world_rank(rank), max_rows(rank)));
+  }
+  if (NodeMap(*comm).num_nodes() > 1) {
+    MOETAX_ASSIGN(far, Far::create(*comm, options, max_tokens));
   }
   const auto rows = static_cast<std::size_t>(max_rows(self));
   MOETAX_ASSIGN(offer_window, comm->make_window("exchange offers", 2 * offer_bytes(self), deadline));
@@ -120,7 +128,7 @@ Result<void> Exchange::Impl::make_windows(Deadline deadline) {
     lists_out.push_back(copy_list(self, r));
     for (const std::size_t slot : {0, 1}) {
       offers[slot].push_back(make_offer(r, slot));
-      all_counts[slot].push_back(offers[slot].back().count);
+      all_counts[slot].push_back(is_near(r) ? offers[slot].back().count : far->offer_of(r).count);
     }
   }
   pushers.reserve(all_counts[0].size());
@@ -185,6 +193,12 @@ void Exchange::Impl::post_all(Channel channel, std::uint64_t value, const Note& 
   }
 }
 
+void Exchange::Impl::post_near(Channel channel, std::uint64_t value) const {
+  for (const Rank peer : comm->everyone()) {
+    if (peer != self && is_near(peer)) comm->post(channel, peer, value);
+  }
+}
+
 // The common case of peers in step costs a look at their flags and no clock.
 Result<void> Exchange::Impl::await(Call& call, Channel channel, std::span<const Rank> ranks, Part idle) const {
   const auto here = [&](Rank peer) { return peer == self || comm->arrived(channel, peer, call.number()); };
@@ -213,7 +227,7 @@ Result<void> Exchange::Impl::join(Call& call, const Announcement& mine) {
   for (const Rank peer : comm->everyone()) {
     const Announcement theirs = peer == self ? mine : announced(call, peer);
     if (!theirs.same_call(mine)) return different_call(call, mine, peer);
-    if (theirs.pushes) pushers.push_back(peer);
+    if (is_near(peer) && theirs.pushes) pushers.push_back(peer);
   }
   return {};
 }

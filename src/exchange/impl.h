@@ -28,6 +28,7 @@
 #include <vector>
 
 #include "exchange/call.h"
+#include "exchange/far.h"
 #include "exchange/layout.h"
 #include "moetax/exchange/exchange.h"
 #include "moetax/wire/rows.h"
@@ -63,9 +64,10 @@ struct Announcement {
 
 // What a rank lays open to the others: its counts and, unless it pushes its rows, its choices and rows.
 struct Offer {
-  std::int32_t* count;   // [E]
-  std::int32_t* choice;  // [T, K]
-  std::byte* rows;       // [T, H]
+  std::int32_t* count;     // [E]
+  std::int32_t* far_rows;  // [R] right behind the counts: rows that cross to each stop; on one node empty
+  std::int32_t* choice;    // [T, K]
+  std::byte* rows;         // [T, H]
 };
 
 inline constexpr std::size_t kLine = 64;
@@ -92,6 +94,7 @@ struct Exchange::Impl {
   std::size_t list_offset(Rank from, Rank to) const;
   CopyList copy_list(Rank from, Rank to) const;
   std::int64_t max_offered(Rank rank) const;
+  std::size_t num_counts() const;
   std::size_t offer_bytes(Rank rank) const;
   Offer make_offer(Rank rank, std::size_t slot) const;
   const Offer& offer(Rank rank) const { return offers[sends % 2][static_cast<std::size_t>(rank)]; }
@@ -110,6 +113,7 @@ struct Exchange::Impl {
   Result<std::shared_ptr<Buffers>> take_buffers(const char* call) const;
   std::shared_ptr<State> take_layout();
   void post_all(Channel channel, std::uint64_t value, const Note& note) const;
+  void post_near(Channel channel, std::uint64_t value) const;
   Result<void> await(Call& call, Channel channel, std::span<const Rank> ranks, Part idle) const;
   Result<void> join(Call& call, const Announcement& mine);
   Announcement announced(const Call& call, Rank peer) const;
@@ -132,21 +136,31 @@ struct Exchange::Impl {
                       MatrixView<float> d_weight) const;
   Store store_for(std::int64_t rows) const;
 
+  // What crosses between nodes, in cross.cpp. All do nothing on one node.
+  Result<void> learn_far_counts(Call& call);
+  void plan_far(const RoutingTable& routing, State& layout);
+  Result<void> send_far(Call& call, State& layout, const Buffers& buffers, const Cargo& cargo);
+  Result<void> fetch_far(Call& call, State& layout, const Buffers& buffers, bool weighted);
+  Result<void> check_weights(const State& layout, const RoutingTable& routing) const;
+  void take_far_gradients(const State& layout, MatrixView<float> d_weight) const;
+  bool is_near(Rank rank) const { return !far || comm->shares_memory(rank); }
+
   std::unique_ptr<Communicator> comm;
   ExchangeOptions options;
   ExpertPlacement placement;
   Rank self;
   std::size_t row_bytes;
   LayoutBuilder builder;
-  std::vector<std::uint8_t> other_node;  // [R]
   std::vector<std::int64_t> max_tokens;  // [R]
   Window offer_window, list_window;
   std::vector<Offer> offers[2];                    // by slot, [R]
   std::vector<const std::int32_t*> all_counts[2];  // by slot, [R]: the offers' counts
-  std::vector<CopyList> lists_out;                 // [R] in the other ranks' memory, for this rank's rows
+  std::vector<CopyList> lists_out;                 // [R] in the node mates' memory, for this rank's rows
   std::vector<Rank> pushers;                       // of the call under way
   std::vector<std::shared_ptr<Buffers>> buffer_sets;
   std::vector<std::shared_ptr<State>> layouts;  // grows to the number alive at once
+  std::unique_ptr<Far> far;                     // null on one node
+  std::vector<FarOffer> far_offers;             // [R]
   std::uint64_t number = 0;                     // of the last call
   std::uint64_t sends = 0;                      // calls that dispatch rows; its parity is the offers' slot
 };

@@ -90,13 +90,13 @@ void LayoutBuilder::place_rows(const RoutingTable& routing, std::span<const Copy
       if (first) {
         target.token = t;
         target.first_row = row;
-      } else if (owner_[e] != self_ && !lists.empty()) {
+      } else if (owner_[e] != self_ && !lists.empty() && lists[rank].copy) {
         lists[rank].copy[target.num_copies++] = {target.first_row, row};
       }
     }
   }
   for (std::size_t rank = 0; rank < lists.size(); ++rank) {
-    if (static_cast<Rank>(rank) != self_) *lists[rank].size = target_[rank].num_copies;
+    if (static_cast<Rank>(rank) != self_ && lists[rank].size) *lists[rank].size = target_[rank].num_copies;
   }
 }
 

@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "exchange/far_layout.h"
 #include "moetax/exchange/exchange.h"
 
 namespace moetax {
@@ -39,6 +40,7 @@ struct DispatchLayout::State {
   std::unique_ptr<Place[]> place;   // [T, K]
   std::unique_ptr<RowCopy[]> copy;  // [num_copies], grouped by `from`
   std::int64_t num_copies = 0;
+  FarLayout far;  // what crosses between nodes; empty on one node
 };
 
 // Rows of an expert are in global token order: sorted by (source rank, token). So the row of a choice is the rows of
@@ -52,7 +54,7 @@ class LayoutBuilder {
   Result<void> count_choices(const RoutingTable& routing, std::span<std::int32_t> count);
 
   // counts[r] points to rank r's count [E]. Fills `layout` but for the copies of other ranks' rows, and writes the
-  // copies that each other rank must make of this rank's rows to lists[rank] (no lists: not wanted).
+  // copies that each other rank must make of this rank's rows to lists[rank] (no lists, or null: not wanted).
   void build(const RoutingTable& routing, std::span<const std::int32_t* const> counts, std::span<const CopyList> lists,
              DispatchLayout::State& layout);
 

@@ -13,6 +13,8 @@ constexpr std::int64_t kTokenGrain = 16;
 // The rows of a token, and those of the next one that are to be prefetched.
 struct TokenRows {
   std::array<const std::byte*, kMaxTopK> row;
+  std::array<float, kMaxTopK> weight;  // only where sums of a node are among the rows
+  std::size_t num_rows = 0;
   std::array<const std::byte*, kMaxTopK> far_row;
   std::size_t num_far = 0;
 };
@@ -26,11 +28,13 @@ class RowWalk {
         layout_(layout),
         out_(out),
         topk_(static_cast<std::size_t>(x.options.topk)),
-        own_rows_far_(x.store_for(layout.rows) == Store::kStreaming) {}
+        own_rows_far_(x.store_for(layout.rows) == Store::kStreaming),
+        sums_(x_.far && x_.far->sums_per_node()) {}
 
-  // Calls body(token, terms) for tokens [begin, end) in order.
+  // Calls body(token, terms, weights) for tokens [begin, end) in order. `gate` [T, K] may be empty: all weights 1.
   template <class Body>
-  void over(std::int64_t begin, std::int64_t end, Body body) {
+  void over(std::int64_t begin, std::int64_t end, MatrixView<const float> gate, Body body) {
+    gate_ = gate;
     TokenRows tokens[2];
     locate(begin, tokens[0]);
     for (std::int64_t t = begin; t < end; ++t) {
@@ -38,25 +42,37 @@ class RowWalk {
       TokenRows& next = tokens[(t - begin + 1) % 2];
       next.num_far = 0;
       if (t + 1 < end) locate(t + 1, next);
-      body(t, RowTerms{{now.row.data(), topk_}, {next.far_row.data(), next.num_far}, x_.options.hidden});
+      const bool own_weights = gate_.data && !sums_;
+      body(t, RowTerms{{now.row.data(), now.num_rows}, {next.far_row.data(), next.num_far}, x_.options.hidden},
+           own_weights ? gate_.row_span(t) : std::span<const float>(now.weight.data(), now.num_rows));
     }
   }
 
   MovedBytes moved() const {
     const auto bytes = static_cast<std::int64_t>(x_.row_bytes);
-    return {all_ * bytes, from_peers_ * bytes, internode_ * bytes};
+    return {all_ * bytes, from_peers_ * bytes, 0};
   }
 
  private:
   void locate(std::int64_t token, TokenRows& rows) {
     const Place* place = &layout_.place[token * static_cast<std::int64_t>(topk_)];
-    rows.num_far = 0;
+    rows.num_far = rows.num_rows = 0;
     for (std::size_t k = 0; k < topk_; ++k, ++place) {
+      const std::byte*& row = rows.row[rows.num_rows];
+      if (!x_.is_near(place->rank)) {
+        if (place->row < 0) continue;  // in the sum of an earlier choice
+        row = x_.far->returned(place->row);
+        if (sums_) rows.weight[rows.num_rows] = 1.0f;
+        rows.far_row[rows.num_far++] = row;
+        ++rows.num_rows;
+        continue;
+      }
       const bool from_peer = place->rank != x_.self;
-      rows.row[k] = out_.at(place->rank) + static_cast<std::size_t>(place->row) * x_.row_bytes;
-      if (from_peer || own_rows_far_) rows.far_row[rows.num_far++] = rows.row[k];
+      row = out_.at(place->rank) + static_cast<std::size_t>(place->row) * x_.row_bytes;
+      if (from_peer || own_rows_far_) rows.far_row[rows.num_far++] = row;
+      if (sums_) rows.weight[rows.num_rows] = gate_.data ? gate_(token, static_cast<std::int64_t>(k)) : 1.0f;
       from_peers_ += from_peer;
-      internode_ += x_.other_node[static_cast<std::size_t>(place->rank)];
+      ++rows.num_rows;
     }
     all_ += static_cast<std::int64_t>(topk_);
   }
@@ -66,7 +82,9 @@ class RowWalk {
   const Window& out_;
   std::size_t topk_;
   bool own_rows_far_;
-  std::int64_t all_ = 0, from_peers_ = 0, internode_ = 0;
+  bool sums_;
+  MatrixView<const float> gate_;
+  std::int64_t all_ = 0, from_peers_ = 0;
 };
 
 // One pass reads own rows and peers' rows: it is a transfer as soon as there are any of the latter.
@@ -89,9 +107,8 @@ void Exchange::Impl::pull_weighted(Call& call, const State& layout, const Buffer
   pull(call, layout, [&] {
     parallel_for(layout.tokens, options.threads, kTokenGrain, [&](std::int64_t begin, std::int64_t end) {
       RowWalk walk(*this, layout, buffers.out);
-      walk.over(begin, end, [&](std::int64_t t, const RowTerms& terms) {
-        weighted_sum_row(options.dtype, terms, routing.weight().row_span(t), addend.data ? addend.row(t) : nullptr,
-                         out.row(t), store);
+      walk.over(begin, end, routing.weight(), [&](std::int64_t t, const RowTerms& terms, std::span<const float> gate) {
+        weighted_sum_row(options.dtype, terms, gate, addend.data ? addend.row(t) : nullptr, out.row(t), store);
       });
       if (store == Store::kStreaming) finish_streaming();
       call.moved(walk.moved());
@@ -105,11 +122,11 @@ void Exchange::Impl::pull_gradients(Call& call, const State& layout, const Buffe
   pull(call, layout, [&] {
     parallel_for(layout.tokens, options.threads, kTokenGrain, [&](std::int64_t begin, std::int64_t end) {
       RowWalk walk(*this, layout, buffers.out);
-      walk.over(begin, end, [&](std::int64_t t, const RowTerms& terms) {
+      walk.over(begin, end, {}, [&](std::int64_t t, const RowTerms& terms, std::span<const float>) {
         sum_row(options.dtype, terms, d_tokens.row(t), store);
         const Place* place = &layout.place[t * options.topk];
         for (float& d : d_weight.row_span(t)) {
-          d = reinterpret_cast<const float*>(buffers.gate.at(place->rank))[place->row];
+          if (is_near(place->rank)) d = reinterpret_cast<const float*>(buffers.gate.at(place->rank))[place->row];
           ++place;
         }
       });

@@ -20,12 +20,16 @@ Result<Dispatched> Exchange::Impl::send(Call& call, std::shared_ptr<State> layou
     // Peers come first: they can use the rows while this rank still packs its own.
     push_rows(call, *layout, *buffers, cargo.rows);
     if (cargo.weights) push_weights(*layout, *buffers, *cargo.weights);
-    post_all(Channel::kRows, call.number(), {});
   } else {
     count_offered(call, *layout);
   }
+  // Two-level, a rank also writes rows that crossed into its node mates' memory.
+  const bool hands_on = far && far->sums_per_node();
+  if (cargo.pushes && !hands_on) post_near(Channel::kRows, call.number());
+  MOETAX_TRY(send_far(call, *layout, *buffers, cargo));
+  if (hands_on) post_near(Channel::kRows, call.number());
   pack_rows(call, *layout, *buffers, cargo.rows);
-  MOETAX_TRY(await(call, Channel::kRows, pushers, Part::kWire));
+  MOETAX_TRY(await(call, Channel::kRows, hands_on ? far->nodes().near() : pushers, Part::kWire));
   if (cargo.new_layout) take_copy_lists(*layout);
   copy_rows(call, *layout, *buffers);
   if (cargo.new_layout) fetch_rows(call, *layout, *buffers);
@@ -51,14 +55,12 @@ void Exchange::Impl::lay_open(ConstRows rows, const RoutingTable& routing) const
 }
 
 void Exchange::Impl::count_offered(Call& call, const State& layout) const {
-  std::int64_t sent = 0, internode = 0;
+  std::int64_t sent = 0;
   for (const Place& place : std::span(layout.place.get(), static_cast<std::size_t>(layout.tokens * options.topk))) {
-    if (!place.first || place.rank == self) continue;
-    ++sent;
-    internode += other_node[static_cast<std::size_t>(place.rank)];
+    sent += place.first && place.rank != self && is_near(place.rank);
   }
   const auto bytes = static_cast<std::int64_t>(row_bytes);
-  call.moved({.logical = sent * bytes, .physical = sent * bytes, .internode = internode * bytes});
+  call.moved({.logical = sent * bytes, .physical = sent * bytes});
 }
 
 // Streams the rows: a normal store first brings the line over from the peer's cache, where its last reader left it.
@@ -68,13 +70,12 @@ void Exchange::Impl::push_rows(Call& call, const State& layout, const Buffers& b
   const int topk = options.topk;
   parallel_for(layout.tokens, options.threads, kTokenGrain, [&](std::int64_t begin, std::int64_t end) {
     std::array<std::byte*, kMaxTopK> to;
-    std::int64_t pushed = 0, internode = 0;
+    std::int64_t pushed = 0;
     for (std::int64_t t = begin; t < end; ++t) {
       std::size_t targets = 0;
       for (const Place& place : std::span(&layout.place[t * topk], static_cast<std::size_t>(topk))) {
-        if (!place.first || place.rank == self) continue;
+        if (!place.first || place.rank == self || !is_near(place.rank)) continue;
         to[targets++] = buffers.rows.at(place.rank) + static_cast<std::size_t>(place.row) * row_bytes;
-        internode += other_node[static_cast<std::size_t>(place.rank)];
       }
       if (targets == 0) continue;
       copy_row(rows.row(t), row_bytes, {to.data(), targets}, Store::kStreaming,
@@ -83,7 +84,7 @@ void Exchange::Impl::push_rows(Call& call, const State& layout, const Buffers& b
     }
     finish_streaming();
     const auto bytes = static_cast<std::int64_t>(row_bytes);
-    call.moved({.logical = pushed * bytes, .physical = pushed * bytes, .internode = internode * bytes});
+    call.moved({.logical = pushed * bytes, .physical = pushed * bytes});
   });
 }
 
@@ -91,6 +92,7 @@ void Exchange::Impl::push_weights(const State& layout, const Buffers& buffers, c
   const float* weight = routing.weight().data;
   for (std::int64_t i = 0; i < layout.tokens * options.topk; ++i) {
     const Place& place = layout.place[i];
+    if (!is_near(place.rank)) continue;
     reinterpret_cast<float*>(buffers.gate.at(place.rank))[place.row] = weight[i];
   }
 }
@@ -148,7 +150,7 @@ void Exchange::Impl::copy_rows(Call& call, const State& layout, const Buffers& b
 // Offered rows go to all their places here in one pass. When the layout is used again they are pushed, so the copies of
 // the first place are noted too.
 void Exchange::Impl::fetch_rows(Call& call, State& layout, const Buffers& buffers) {
-  if (pushers.size() == all_counts[0].size() || comm->size() == 1) return;
+  if (pushers.size() == (far ? far->nodes().near().size() : all_counts[0].size()) || comm->size() == 1) return;
   Call::Wire wire(call, "fetch rows");
   std::array<std::int32_t, kMaxTopK> row;
   std::array<std::byte*, kMaxTopK> to;
@@ -156,8 +158,8 @@ void Exchange::Impl::fetch_rows(Call& call, State& layout, const Buffers& buffer
   for (const Rank from : comm->everyone()) {
     const Offer& theirs = offer(from);
     const Announcement announcement = from == self ? Announcement{} : announced(call, from);
-    if (from == self || announcement.pushes) {
-      builder.skip_rows(theirs.count);
+    if (from == self || announcement.pushes || !is_near(from)) {
+      builder.skip_rows(all_counts[sends % 2][static_cast<std::size_t>(from)]);
       continue;
     }
     const std::int32_t* choice = theirs.choice;

@@ -48,6 +48,7 @@ Result<ExpertParallel> ExpertParallel::create(Communicator& world, const ExpertP
                                                                           .dtype = options.dtype,
                                                                           .in_flight = options.in_flight,
                                                                           .threads = options.threads,
+                                                                          .algorithm = options.algorithm,
                                                                           .deadline_s = options.deadline_s,
                                                                           .observer = options.observer}));
   parallel.exchange_ = std::make_unique<Exchange>(std::move(exchange));

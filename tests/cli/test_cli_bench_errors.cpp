@@ -126,7 +126,7 @@ TEST(Verbs, UnknownVerbAndHelp) {
   const CommandResult info = run_command({"info"});
   EXPECT_EQ(info.exit_code, 0) << info.err;
   for (const char* word : {"processor", "cores", "memory", "products", "transports    local-processes: ",
-                           "\n              local-threads: ", "exchanges     direct: ", "MPI"}) {
+                           "\n              local-threads: ", "exchanges     flat: ", "MPI"}) {
     EXPECT_THAT(info.out, HasSubstr(word));
   }
   EXPECT_THAT(info.out, Not(HasSubstr("AVX3")));

@@ -46,6 +46,21 @@ TEST(BenchRuns, SameBitsForAnyNumberOfRanks) {
   }
 }
 
+TEST(BenchRuns, SameBitsAcrossNodesButForTwoLevel) {
+  const auto run = [](const char* nodes, const char* exchange) {
+    return bill_of(small({"--ranks", "4", "--tokens", "50", "--nodes", nodes, "--exchange", exchange, "--backward"}));
+  };
+  const json one = run("1", "flat");
+  for (const char* exchange : {"flat", "direct", "ring", "mesh2d"}) {
+    const json bill = run("4", exchange);
+    EXPECT_EQ(bill.at("output_hash"), one.at("output_hash")) << exchange;
+    EXPECT_EQ(bill.at("config").at("nodes"), 4);
+    EXPECT_EQ(bill.at("config").at("exchange"), exchange);
+    EXPECT_GT(bill.at("exchanges").at(0).at("internode_bytes"), 0);
+  }
+  EXPECT_EQ(run("2", "two-level").at("output_hash"), run("2", "two-level").at("output_hash"));
+}
+
 TEST(BenchRuns, DifferentSeedsGiveOtherBits) {
   EXPECT_NE(bill_of(small({"--tokens", "16", "--seed", "1"})).at("output_hash"),
             bill_of(small({"--tokens", "16", "--seed", "2"})).at("output_hash"));
@@ -72,7 +87,7 @@ TEST(BenchRuns, TheBillSaysWhatWasAskedFor) {
   EXPECT_EQ(config.at("delays"), json::parse(R"([{"rank": 3, "ms": 1.5}])"));
   EXPECT_EQ(config.at("deadline_s"), 20.0);
   EXPECT_EQ(config.at("transport"), "local-processes");
-  EXPECT_EQ(config.at("exchange"), "direct");
+  EXPECT_EQ(config.at("exchange"), "flat");
   EXPECT_EQ(bill_of(small({"--ranks", "2", "--tokens", "8"})).at("config").at("ep_size"), 2);
 }
 

@@ -54,11 +54,9 @@ inline RowStore expected_output(const Scenario& s, Rank rank, bool with_addend) 
     const std::int64_t t = s.first_token(rank) + i;
     const auto ids = s.chosen(t);
     for (std::int64_t j = 0; j < s.hidden; ++j) {
-      float sum = 0;
-      for (int k = 0; k < s.topk; ++k) {
-        const float product = s.weight(t, k) * s.expert_output(ids[static_cast<std::size_t>(k)], s.value(0, t, j));
-        sum = k == 0 ? product : sum + product;
-      }
+      float sum = s.combined(
+          rank, t, [&](int k) { return s.expert_output(ids[static_cast<std::size_t>(k)], s.value(0, t, j)); },
+          [&](int k) { return s.weight(t, k); });
       if (with_addend) sum += s.value(2, t, j);
       set_element(out.view(), i, j, sum);
     }
@@ -73,8 +71,9 @@ inline void check_grad_output(const Scenario& s, Rank rank, MatrixView<const flo
     const std::int64_t t = s.first_token(rank) + i;
     const auto ids = s.chosen(t);
     for (std::int64_t j = 0; j < s.hidden; ++j) {
-      float sum = s.expert_output(ids[0], s.value(1, t, j));
-      for (int k = 1; k < s.topk; ++k) sum += s.expert_output(ids[static_cast<std::size_t>(k)], s.value(1, t, j));
+      const float sum = s.combined(
+          rank, t, [&](int k) { return s.expert_output(ids[static_cast<std::size_t>(k)], s.value(1, t, j)); },
+          [](int) { return 1.0f; });
       wrong += d_tokens(i, j) != sum;
     }
     // The d_gate of a row is its token's number and its k, see run_round.
@@ -147,8 +146,9 @@ inline void run_scenario(Communicator& comm, Scenario s, int rounds) {
 }
 
 inline std::string name_of(const Scenario& s) {
-  return fmt::format("R{}_T{}_H{}_E{}_K{}_{}{}", s.ranks(), fmt::join(s.tokens, "_"), s.hidden, s.experts, s.topk,
-                     to_string(s.dtype), s.choice == Choice::kHotExpert ? "_hot" : "");
+  const std::string nodes = s.ranks_per_node > 0 ? fmt::format("of{}_", s.ranks_per_node) : "";
+  return fmt::format("R{}_{}T{}_H{}_E{}_K{}_{}{}", s.ranks(), nodes, fmt::join(s.tokens, "_"), s.hidden, s.experts,
+                     s.topk, to_string(s.dtype), s.choice == Choice::kHotExpert ? "_hot" : "");
 }
 
 // Shapes that are ordinary, odd or extreme, for `ranks` ranks.

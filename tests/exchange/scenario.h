@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <numeric>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "moetax/base/matrix.h"
@@ -40,6 +41,8 @@ struct Scenario {
   DType dtype = DType::kBf16;
   Choice choice = Choice::kUniform;
   int threads = 1;
+  int ranks_per_node = 0;  // 0: all on one
+  ExchangeAlgorithm algorithm = ExchangeAlgorithm::kFlat;
   std::uint64_t round = 0;  // changes every value and choice
 
   int ranks() const { return static_cast<int>(tokens.size()); }
@@ -55,6 +58,7 @@ struct Scenario {
             .topk = topk,
             .dtype = dtype,
             .threads = threads,
+            .algorithm = algorithm,
             .deadline_s = 60};
   }
 
@@ -84,6 +88,33 @@ struct Scenario {
   // What expert e makes of x.
   float expert_output(int e, float x) const {
     return rounded(dtype, x * (1.0f + 0.25f * static_cast<float>(e)) + 0.5f);
+  }
+
+  int node_of(Rank rank) const { return ranks_per_node > 0 ? rank / ranks_per_node : 0; }
+  // The sum of a token's terms, term(k) times weight(k), at the token's own rank: in top-k order, but two-level the
+  // terms of another node are summed and rounded there, and stand in the place of the first of them.
+  template <class Term, class Weight>
+  float combined(Rank rank, std::int64_t t, Term term, Weight weight) const {
+    const auto ids = chosen(t);
+    const auto node = [&](int k) { return node_of(placement().owner(ids[static_cast<std::size_t>(k)])); };
+    float sum = 0;
+    bool first = true;
+    const auto add = [&](float value) { sum = std::exchange(first, false) ? value : sum + value; };
+    std::vector<int> done;
+    for (int k = 0; k < topk; ++k) {
+      if (algorithm != ExchangeAlgorithm::kTwoLevel || node(k) == node_of(rank)) {
+        add(weight(k) * term(k));
+        continue;
+      }
+      if (std::find(done.begin(), done.end(), node(k)) != done.end()) continue;
+      done.push_back(node(k));
+      float partial = weight(k) * term(k);
+      for (int other = k + 1; other < topk; ++other) {
+        if (node(other) == node(k)) partial += weight(other) * term(other);
+      }
+      add(rounded(dtype, partial));
+    }
+    return sum;
   }
 
   RoutingTable routing(Rank rank) const {

@@ -1,11 +1,14 @@
 // What the observer hears: bytes that equal those worked out from the routing, spans that nest, waits that name.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <map>
+#include <mutex>
 #include <set>
 #include <string>
 #include <thread>
+#include <tuple>
 
 #include "exchange/conformance.h"
 #include "exchange/world.h"
@@ -39,51 +42,102 @@ struct Expected {
   std::int64_t logical = 0, physical = 0, internode = 0;
 };
 
-// From the routing alone: `per_rank` counts a token once per destination rank, else once per expert.
-Expected expected_bytes(const Scenario& s, Rank rank, bool per_rank) {
-  Expected bytes;
-  const auto row = s.hidden * static_cast<std::int64_t>(size_of(s.dtype));
-  for (std::int64_t i = 0; i < s.tokens[static_cast<std::size_t>(rank)]; ++i) {
-    std::multiset<Rank> to;
-    for (const int e : s.chosen(s.first_token(rank) + i)) to.insert(s.placement().owner(e));
-    for (auto it = to.begin(); it != to.end(); it = per_rank ? to.upper_bound(*it) : std::next(it)) {
-      bytes.logical += row;
-      bytes.physical += *it != rank ? row : 0;
-    }
-  }
-  return bytes;
+// Hops of a row between two nodes of `num`, from the definitions of the algorithms.
+int hops(ExchangeAlgorithm algorithm, int from, int to, int num) {
+  if (algorithm == ExchangeAlgorithm::kRing) return std::min((to - from + num) % num, (from - to + num) % num);
+  if (algorithm != ExchangeAlgorithm::kMesh2d) return 1;
+  const int columns = num == 8 ? 4 : 2;  // grids of 2 x 4 and 2 x 2
+  return from / columns != to / columns && from % columns != to % columns ? 2 : 1;
 }
 
-TEST(ExchangeRecords, BytesAreThoseOfTheRouting) {
-  const Scenario s{.tokens = {20, 300, 0, 31}, .hidden = 24, .experts = 10, .topk = 4, .threads = 1};
-  on_threads(4, [&](Communicator& comm) {
-    Recorder recorder;
-    ExchangeOptions options = s.options(comm.rank());
-    options.observer = &recorder;
-    auto x = Exchange::create(comm, options);
-    ASSERT_TRUE(ok(x));
-    run_round(*x, s, comm.rank());
-    const char* names[] = {"dispatch", "combine", "redispatch", "dispatch_grad", "combine_grad"};
-    ASSERT_EQ(recorder.exchanges.size(), std::size(names));
-    for (std::size_t i = 0; i < std::size(names); ++i) {
-      const ExchangeRecord& record = recorder.exchanges[i];
-      EXPECT_STREQ(record.name, names[i]);
-      EXPECT_STREQ(record.phase, i < 2 ? "forward" : "backward");
-      EXPECT_STREQ(record.family, "all-to-all");
-      EXPECT_EQ(record.number, i + 1);
-      const bool pulls = std::string(names[i]).starts_with("combine");
-      const Expected bytes = expected_bytes(s, comm.rank(), !pulls);
-      EXPECT_EQ(record.logical_bytes, bytes.logical) << names[i];
-      EXPECT_EQ(record.physical_bytes, bytes.physical) << names[i];
-      EXPECT_EQ(record.internode_bytes, bytes.internode) << names[i];
-      EXPECT_LE(record.start_ns, record.end_ns);
-      EXPECT_LE(record.wait_ns + record.transfer_ns, record.end_ns - record.start_ns);
-      EXPECT_NE(record.last_rank, kNoRank);
+// All ranks together, from the routing alone. A dispatch counts a token once per destination rank, a combine once per
+// expert; two-level, once per destination node between nodes, and hands rows on inside them.
+Expected expected_bytes(const Scenario& s, bool dispatch) {
+  Expected rows;
+  const bool per_node = s.algorithm == ExchangeAlgorithm::kTwoLevel;
+  const int num_nodes = s.node_of(s.ranks() - 1) + 1;
+  for (Rank rank = 0; rank < s.ranks(); ++rank) {
+    for (std::int64_t i = 0; i < s.tokens[static_cast<std::size_t>(rank)]; ++i) {
+      std::multiset<Rank> to;
+      for (const int e : s.chosen(s.first_token(rank) + i)) to.insert(s.placement().owner(e));
+      std::set<int> nodes;
+      for (auto it = to.begin(); it != to.end(); it = dispatch ? to.upper_bound(*it) : std::next(it)) {
+        ++rows.logical;
+        const int node = s.node_of(*it), distance = hops(s.algorithm, s.node_of(rank), node, num_nodes);
+        if (node == s.node_of(rank)) {
+          rows.physical += *it != rank;
+        } else if (!per_node || nodes.insert(node).second) {
+          rows.physical += distance;
+          rows.internode += distance;
+        }
+      }
+      // What a stop writes to, or reads from, its node mates: every choice that is not its own.
+      if (!per_node) continue;
+      for (const Rank owner : to) {
+        const int node = s.node_of(owner);
+        const Rank stop = node * s.ranks_per_node + rank % s.ranks_per_node;
+        if (node != s.node_of(rank)) rows.physical += owner != stop;
+      }
     }
-    EXPECT_TRUE(recorder.all_closed());
-    EXPECT_EQ(recorder.entered[Part::kLaunch], 5);
-  });
+  }
+  const auto bytes = s.hidden * static_cast<std::int64_t>(size_of(s.dtype));
+  return {rows.logical * bytes, rows.physical * bytes, rows.internode * bytes};
 }
+
+class RecordedBytes : public testing::TestWithParam<std::tuple<ExchangeAlgorithm, int>> {};
+
+TEST_P(RecordedBytes, AreThoseOfTheRouting) {
+  const auto& [algorithm, ranks_per_node] = GetParam();
+  const Scenario s{.tokens = {20, 300, 0, 31, 7, 9, 260, 4},
+                   .hidden = 24,
+                   .experts = 18,
+                   .topk = 4,
+                   .ranks_per_node = ranks_per_node,
+                   .algorithm = algorithm};
+  constexpr const char* kNames[] = {"dispatch", "combine", "redispatch", "dispatch_grad", "combine_grad"};
+  std::mutex mutex;
+  std::map<std::string, Expected> counted;
+  on_threads(
+      s.ranks(),
+      [&](Communicator& comm) {
+        Recorder recorder;
+        ExchangeOptions options = s.options(comm.rank());
+        options.observer = &recorder;
+        auto x = Exchange::create(comm, options);
+        ASSERT_TRUE(ok(x));
+        run_round(*x, s, comm.rank());
+        ASSERT_EQ(recorder.exchanges.size(), std::size(kNames));
+        for (std::size_t i = 0; i < std::size(kNames); ++i) {
+          const ExchangeRecord& record = recorder.exchanges[i];
+          EXPECT_STREQ(record.name, kNames[i]);
+          EXPECT_STREQ(record.phase, i < 2 ? "forward" : "backward");
+          EXPECT_STREQ(record.family, "all-to-all");
+          EXPECT_EQ(record.number, i + 1);
+          EXPECT_LE(record.start_ns, record.end_ns);
+          EXPECT_LE(record.wait_ns + record.transfer_ns, record.end_ns - record.start_ns);
+          EXPECT_NE(record.last_rank, kNoRank);
+          const std::lock_guard lock(mutex);
+          counted[record.name].logical += record.logical_bytes;
+          counted[record.name].physical += record.physical_bytes;
+          counted[record.name].internode += record.internode_bytes;
+        }
+        EXPECT_TRUE(recorder.all_closed());
+        EXPECT_EQ(recorder.entered[Part::kLaunch], 5);
+      },
+      ranks_per_node);
+  for (const std::string name : kNames) {
+    const Expected bytes = expected_bytes(s, !name.starts_with("combine"));
+    EXPECT_EQ(counted[name].logical, bytes.logical) << name;
+    EXPECT_EQ(counted[name].physical, bytes.physical) << name;
+    EXPECT_EQ(counted[name].internode, bytes.internode) << name;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, RecordedBytes,
+                         testing::Combine(testing::Values(ExchangeAlgorithm::kFlat, ExchangeAlgorithm::kDirect,
+                                                          ExchangeAlgorithm::kRing, ExchangeAlgorithm::kMesh2d,
+                                                          ExchangeAlgorithm::kTwoLevel),
+                                          testing::Values(8, 2, 1)));
 
 TEST(ExchangeRecords, OneRankHasNeitherWireNorWait) {
   const Scenario s{.tokens = {20}, .hidden = 24, .experts = 10, .topk = 4};

@@ -37,6 +37,19 @@
 
 namespace moetax {
 
+// How rows travel between ranks of different nodes, which share no memory. Inside a node they always go from memory to
+// memory, whatever is chosen. All give the same bits but two-level, whose sums depend on which ranks share a node.
+enum class ExchangeAlgorithm : std::uint8_t {
+  kFlat,      // to each destination rank, in staggered rounds: one receiver is never fed by two senders
+  kDirect,    // to each destination rank, all at once
+  kRing,      // through neighbouring nodes, at most half way round
+  kMesh2d,    // along the rows and then the columns of a grid of nodes: two hops
+  kTwoLevel,  // once to each destination node, fanned out inside; back comes one partial sum per node, in the rows'
+              // type
+};
+inline constexpr int kNumExchangeAlgorithms = 5;
+const char* to_string(ExchangeAlgorithm algorithm);  // "flat", "direct", "ring", "mesh2d", "two-level"
+
 struct ExchangeOptions {
   std::int64_t max_tokens = 0;  // of this rank; ranks may differ
   std::int64_t hidden = 0;      // H, the same on all ranks, as are the next three
@@ -45,6 +58,7 @@ struct ExchangeOptions {
   DType dtype = DType::kBf16;   // of rows on the wire, both ways
   int in_flight = 1;            // handles that may be alive at once, each with its own buffers (2: double buffering)
   int threads = 1;
+  ExchangeAlgorithm algorithm = ExchangeAlgorithm::kFlat;
   double deadline_s = 10;        // of every wait
   Observer* observer = nullptr;  // may be null; must outlive the exchange
 };

@@ -21,6 +21,7 @@ struct ExpertParallelOptions {
   int ep_size = 0;    // ranks per replica; 0: all
   int in_flight = 1;  // dispatches that may be open at once; 2 for layers that recompute activations
   int threads = 1;    // of this rank
+  ExchangeAlgorithm algorithm = ExchangeAlgorithm::kFlat;  // between nodes
   double deadline_s = 10;
   Observer* observer = nullptr;  // may be null; must outlive this
 };

@@ -1,0 +1,100 @@
+#include "exchange/stream_carrier.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace moetax {
+namespace {
+
+// Large enough that its start-up does not count, small enough to pack one while another travels.
+constexpr std::size_t kChunkBytes = std::size_t{256} << 10;
+
+}  // namespace
+
+Result<void> StreamCarrier::reserve(std::size_t window) {
+  const std::size_t bytes = setup_.max_header_bytes + kChunkBytes + setup_.row_bytes;
+  for (std::size_t i = 0; i < 2 * window; ++i) {
+    MOETAX_ASSIGN(PageBuffer buffer, PageBuffer::reserve(bytes));
+    (i < window ? free_out_ : free_in_).push_back(buffer.data());
+    buffers_.push_back(std::move(buffer));
+  }
+  open_.reserve(2 * window);
+  awaited_.reserve(2 * window);
+  awaited_idx_.reserve(2 * window);
+  return {};
+}
+
+std::int64_t StreamCarrier::rows_per_chunk() const {
+  return std::max<std::int64_t>(1, static_cast<std::int64_t>(kChunkBytes / setup_.row_bytes));
+}
+
+bool StreamCarrier::chunk_of(const BundleSize& size, Rank peer, std::int64_t idx, Chunk& chunk) const {
+  const std::int64_t first = idx * rows_per_chunk();
+  if (idx > 0 ? first >= size.rows : size.empty()) return false;
+  chunk = {peer, first, std::min(rows_per_chunk(), size.rows - first), idx > 0 ? 0 : size.header_bytes};
+  return true;
+}
+
+void StreamCarrier::append_chunks(const BundleSize& size, Rank peer, std::vector<Chunk>& chunks) const {
+  Chunk chunk;
+  for (std::int64_t idx = 0; chunk_of(size, peer, idx, chunk); ++idx) chunks.push_back(chunk);
+}
+
+Result<Carried> StreamCarrier::carry(Load& load, Operation operation, double deadline_s) {
+  sends_.clear();
+  receives_.clear();
+  order_sends(load, sends_);
+  order_receives(load, receives_);
+  Carried carried;
+  auto next_send = sends_.begin(), next_receive = receives_.begin();
+  while (true) {
+    for (; next_receive != receives_.end() && !free_in_.empty(); ++next_receive) receive(*next_receive);
+    for (; next_send != sends_.end() && !free_out_.empty(); ++next_send) send(load, *next_send);
+    if (open_.empty()) return carried;
+    MOETAX_ASSIGN(const std::size_t idx, finish_one(operation, Deadline::in_seconds(deadline_s)));
+    const Open done = open_[idx];
+    open_.erase(open_.begin() + static_cast<std::ptrdiff_t>(idx));
+    const Chunk& chunk = done.chunk;
+    if (!done.incoming) {
+      free_out_.push_back(done.buffer);
+      carried.sent_rows += chunk.rows;
+      continue;
+    }
+    if (chunk.header_bytes > 0) load.unpack_header(chunk.peer, done.buffer);
+    if (chunk.rows > 0) load.unpack_rows(chunk.peer, chunk.first, chunk.rows, done.buffer + chunk.header_bytes);
+    free_in_.push_back(done.buffer);
+    carried.received_rows += chunk.rows;
+  }
+}
+
+void StreamCarrier::send(const Load& load, const Chunk& chunk) {
+  std::byte* buffer = free_out_.back();
+  free_out_.pop_back();
+  if (chunk.header_bytes > 0) load.pack_header(chunk.peer, buffer);
+  if (chunk.rows > 0) load.pack_rows(chunk.peer, chunk.first, chunk.rows, buffer + chunk.header_bytes);
+  open_.push_back({chunk, false, setup_.comm->send(chunk.peer, {buffer, bytes_of(chunk)}), buffer});
+}
+
+void StreamCarrier::receive(const Chunk& chunk) {
+  std::byte* buffer = free_in_.back();
+  free_in_.pop_back();
+  open_.push_back({chunk, true, setup_.comm->receive(chunk.peer, {buffer, bytes_of(chunk)}), buffer});
+}
+
+// The index in open_ of a message that is done: any send, or the oldest receive from a peer, so that the chunks of a
+// bundle are unpacked in their order.
+Result<std::size_t> StreamCarrier::finish_one(Operation operation, Deadline deadline) {
+  awaited_.clear();
+  awaited_idx_.clear();
+  for (std::size_t i = 0; i < open_.size(); ++i) {
+    const auto older = [&](const Open& other) { return other.incoming && other.chunk.peer == open_[i].chunk.peer; };
+    const auto here = open_.begin() + static_cast<std::ptrdiff_t>(i);
+    if (open_[i].incoming && std::any_of(open_.begin(), here, older)) continue;
+    awaited_.push_back(open_[i].message);
+    awaited_idx_.push_back(i);
+  }
+  MOETAX_ASSIGN(const std::size_t found, setup_.comm->finish_one(awaited_, operation, deadline));
+  return awaited_idx_[found];
+}
+
+}  // namespace moetax

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "cli/bench_tokens.h"
+#include "cli/routing_record.h"
 #include "moetax/base/random.h"
 #include "moetax/layer/moe_layer.h"
 #include "moetax/machine/host.h"
@@ -208,20 +209,16 @@ Result<void> RankBench::record_routing() {
   }
   MOETAX_ASSIGN(const auto all, over_world().gather_bytes(bytes, deadline()));
   if (rank_ != 0) return {};
-  if (std::remove(options_->record_routing_path.c_str()) != 0 && errno != ENOENT) {
-    return fail(ErrorCode::kBadInput,
-                fmt::format("cannot write {}: {}", options_->record_routing_path, std::strerror(errno)));
-  }
+  std::vector<RoutingTable> tables;
   for (const std::vector<std::byte>& part : all) {
-    RoutingTable table;
+    RoutingTable& table = tables.emplace_back();
     table.resize(static_cast<std::int64_t>(part.size() / 8 / topk), mine.topk());
     if (!part.empty()) {
       std::memcpy(table.expert().data, part.data(), part.size() / 2);
       std::memcpy(table.weight().data, part.data() + part.size() / 2, part.size() / 2);
     }
-    MOETAX_TRY(append_routing(options_->record_routing_path, table));
   }
-  return {};
+  return write_recording(options_->record_routing_path, tables);
 }
 
 void RankBench::complete(RankLedger& record) const {

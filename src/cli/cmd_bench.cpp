@@ -12,6 +12,7 @@
 #include "cli/cli.h"
 #include "cli/rank_errors.h"
 #include "cli/registry.h"
+#include "cli/routing_record.h"
 #include "cli/routing_source.h"
 #include "moetax/expert/feed_forward.h"
 #include "moetax/machine/host.h"
@@ -124,9 +125,8 @@ Result<int> run(int argc, char** argv) {
   MOETAX_ASSIGN(const RoutingSource routes,
                 RoutingSource::open(options.routing, router.experts, router.topk, options.seed));
   MOETAX_TRY(check_memory(options, static_cast<double>(host.available_bytes)));
-  for (const std::string* path : {&options.json_path, &options.trace_path, &options.record_routing_path}) {
-    MOETAX_TRY(check_writable(*path));
-  }
+  for (const std::string* path : {&options.json_path, &options.trace_path}) MOETAX_TRY(check_writable(*path));
+  if (!options.record_routing_path.empty()) MOETAX_TRY(check_recordable(options.record_routing_path));
   const TransportEntry& transport = transports().front();
   const ExchangeEntry& exchange = exchange_entry(options.exchange);
   MOETAX_TRY(transport.probe());

@@ -115,6 +115,12 @@ TEST(BenchErrors, OutputThatCannotBeWrittenIsToldBeforeTheRun) {
   expect_refused(tiny({"--json", "/nonexistent/bill.json"}), 2, {"/nonexistent/bill.json"});
 }
 
+TEST(BenchErrors, RecordingsNeedAFile) {
+  expect_refused(tiny({"--record-routing", "-"}), 2, {"--record-routing", "file"});
+  expect_refused(tiny({"--record-routing", "/dev/null"}), 2, {"--record-routing /dev/null", "no file"});
+  expect_refused(tiny({"--record-routing", "/nonexistent/routes.txt"}), 2, {"/nonexistent/routes.txt"});
+}
+
 TEST(Verbs, UnknownVerbAndHelp) {
   const CommandResult unknown = run_command({"benhc"});
   EXPECT_EQ(unknown.exit_code, 2);

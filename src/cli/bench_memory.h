@@ -3,14 +3,16 @@
 
 #include "cli/bench_options.h"
 #include "moetax/base/result.h"
+#include "moetax/machine/host.h"
 
 namespace moetax::cli {
 
-// Bytes that all ranks together will touch: weights, tokens, exchanged rows at the mean load, and what a backward
-// keeps.
-double memory_needed(const BenchOptions& options);
+// Bytes that all ranks together will touch, a little more rather than less: weights, gradients, tokens, exchanged rows,
+// what a backward keeps, scratch, the ledgers, code and what oneDNN generates. Without native bf16 products bf16
+// weights are converted in tiles, which takes more.
+double memory_needed(const BenchOptions& options, bool native_bf16);
 
 // kUnavailable with needed, available, and the largest --experts that fits.
-Result<void> check_memory(const BenchOptions& options, double available_bytes);
+Result<void> check_memory(const BenchOptions& options, const HostInfo& host);
 
 }  // namespace moetax::cli

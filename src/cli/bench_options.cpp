@@ -222,6 +222,16 @@ std::int64_t BenchOptions::total_tokens() const {
   return first_token(ranks);
 }
 
+int BenchOptions::exchanges_per_step() const {
+  // Two per forward; per backward two mirrors, a redispatch and up to eight reductions.
+  return layers * (2 + (backward ? 11 : 0));
+}
+
+int BenchOptions::recorded_steps() const {
+  constexpr int kMaxExchanges = 400000;  // kept by a ledger
+  return std::min(steps, std::max(1, kMaxExchanges / exchanges_per_step()));
+}
+
 LayerConfig BenchOptions::layer_config() const {
   return {.hidden = model.hidden,
           .inter = model.inter,

@@ -37,6 +37,8 @@ struct BenchOptions {
   std::int64_t total_tokens() const;
   int ranks_per_node() const { return (ranks + nodes - 1) / nodes; }
   LayerConfig layer_config() const;
+  int exchanges_per_step() const;  // of one rank, at most
+  int recorded_steps() const;      // a longer run's later steps are not on the bill, which says so
 };
 
 // kUsage: options that contradict each other, with both named. When the user asked for help it was printed and the

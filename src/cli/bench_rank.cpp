@@ -21,8 +21,6 @@ namespace {
 
 constexpr std::uint64_t kTokenStream = 1, kGradientStream = 2, kBiasStream = 1000;
 constexpr int kMaxSpans = 40000;
-constexpr int kMaxExchanges =
-    400000;  // kept by a ledger; a longer run's later steps are not on the bill, which says so
 
 // A progress line on standard error, when rank 0 talks to a terminal.
 class Progress {
@@ -248,16 +246,10 @@ Result<std::uint64_t> RankBench::output_hash() {
   return sum;
 }
 
-int exchanges_per_step(const BenchOptions& options) {
-  // Two per forward; per backward two mirrors, a redispatch and up to eight reductions.
-  return options.layers * (2 + (options.backward ? 11 : 0));
-}
-
 Result<std::optional<BenchOutcome>> run(const BenchOptions& options, const RoutingSource& routes, Bill bill,
                                         Communicator& world) {
   const Progress progress(world.rank());
-  const int per_step = exchanges_per_step(options);
-  Ledger ledger(world.rank(), std::min(options.steps, std::max(1, kMaxExchanges / per_step)), per_step, kMaxSpans);
+  Ledger ledger(world.rank(), options.recorded_steps(), options.exchanges_per_step(), kMaxSpans);
   MOETAX_ASSIGN(RankBench bench, RankBench::create(options, routes, world, ledger, progress));
   MOETAX_TRY(bench.run(progress));
   bench.complete(ledger.record());

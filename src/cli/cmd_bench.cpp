@@ -124,7 +124,7 @@ Result<int> run(int argc, char** argv) {
   const RouterConfig& router = options.model.router;
   MOETAX_ASSIGN(const RoutingSource routes,
                 RoutingSource::open(options.routing, router.experts, router.topk, options.seed));
-  MOETAX_TRY(check_memory(options, static_cast<double>(host.available_bytes)));
+  MOETAX_TRY(check_memory(options, host));
   for (const std::string* path : {&options.json_path, &options.trace_path}) MOETAX_TRY(check_writable(*path));
   if (!options.record_routing_path.empty()) MOETAX_TRY(check_recordable(options.record_routing_path));
   const TransportEntry& transport = transports().front();

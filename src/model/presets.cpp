@@ -172,14 +172,18 @@ Result<ModelShape> preset(std::string_view name) {
               fmt::format("no preset '{}'; the nearest are {}", shown, fmt::join(nearest_presets(shown), ", ")));
 }
 
-double layer_weight_bytes(const ModelShape& shape, std::size_t bytes_per_element) {
+LayerElements layer_elements(const ModelShape& shape) {
   const auto hidden = static_cast<double>(shape.hidden);
   const auto inter = static_cast<double>(shape.inter);
   const double experts = shape.router.experts;
-  const double expert = 3 * hidden * inter + (shape.expert_bias ? 2 * inter + hidden : 0);
   const double shared = 3 * hidden * static_cast<double>(shape.shared_inter);
   const double router = experts * (hidden + (shape.router_bias ? 1 : 0) + (shape.selection_bias ? 1 : 0));
-  return (experts * expert + shared + router) * static_cast<double>(bytes_per_element);
+  return {3 * hidden * inter + (shape.expert_bias ? 2 * inter + hidden : 0), shared + router};
+}
+
+double layer_weight_bytes(const ModelShape& shape, std::size_t bytes_per_element) {
+  const LayerElements elements = layer_elements(shape);
+  return (shape.router.experts * elements.expert + elements.replicated) * static_cast<double>(bytes_per_element);
 }
 
 }  // namespace moetax

@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -102,10 +103,11 @@ std::vector<pid_t> Command::wait_for_children(std::size_t count) const {
 
 CommandResult Command::wait() {
   int status = 0;
-  waitpid(pid_, &status, 0);
+  rusage used{};
+  wait4(pid_, &status, 0, &used);
   reaped_ = true;
   return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), read_file(folder_ / "out"),
-          read_file(folder_ / "err")};
+          read_file(folder_ / "err"), static_cast<std::size_t>(used.ru_maxrss) * 1024};
 }
 
 CommandResult run_command(const std::vector<std::string>& arguments) {

@@ -12,6 +12,7 @@ namespace moetax::testing {
 struct CommandResult {
   int exit_code = -1;  // 128 + signal when a signal ended it
   std::string out, err;
+  std::size_t peak_bytes = 0;  // resident, of the largest process among the command and its ranks
 };
 
 // A started command; its output goes to files of a folder of its own, removed at the end.

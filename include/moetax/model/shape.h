@@ -41,7 +41,14 @@ Result<ModelShape> read_model_config(const std::string& path);
 // The same from text already read; `origin` is used in messages.
 Result<ModelShape> parse_model_config(std::string_view text, const std::string& origin);
 
-// Bytes of one layer's weights in `bytes_per_element` (router included).
+// Elements of one layer's weights.
+struct LayerElements {
+  double expert = 0;      // of each routed expert
+  double replicated = 0;  // what every rank holds: shared experts and router
+};
+LayerElements layer_elements(const ModelShape& shape);
+
+// Bytes of one layer's weights, each once, in `bytes_per_element`.
 double layer_weight_bytes(const ModelShape& shape, std::size_t bytes_per_element);
 
 }  // namespace moetax

@@ -85,7 +85,7 @@ Result<Dispatched> Exchange::Impl::dispatch(ConstRows tokens, const RoutingTable
   if (!pushes) lay_open(tokens, routing);
   MOETAX_TRY(join(call, {CallKind::kDispatch, buffers->idx, 0, pushes, tokens.rows}));
   MOETAX_TRY(learn_far_counts(call));
-  auto layout = take_layout();
+  MOETAX_ASSIGN(auto layout, take_layout());
   layout->number = call.number();
   const auto lists = pushes ? std::span<const CopyList>(lists_out) : std::span<const CopyList>();
   builder.build(routing, all_counts[sends % 2], lists, *layout);
@@ -186,6 +186,7 @@ std::size_t Exchange::reserved_bytes() const {
   std::size_t bytes = 0;
   each_window(*impl_, [&](const Window& window) { bytes += window.reserved_bytes(); });
   if (impl_->far) bytes += impl_->far->reserved_bytes();
+  for (const auto& layout : impl_->layouts) bytes += layout->place_memory.size() + layout->copy_memory.size();
   return bytes;
 }
 
@@ -193,6 +194,10 @@ std::size_t Exchange::touched_bytes() const {
   std::size_t bytes = 0;
   each_window(*impl_, [&](const Window& window) { bytes += resident_bytes(window.local(), window.reserved_bytes()); });
   if (impl_->far) bytes += resident_bytes(impl_->far->memory(), impl_->far->reserved_bytes());
+  for (const auto& layout : impl_->layouts) {
+    bytes += resident_bytes(layout->place_memory.data(), layout->place_memory.size());
+    bytes += resident_bytes(layout->copy_memory.data(), layout->copy_memory.size());
+  }
   return bytes;
 }
 

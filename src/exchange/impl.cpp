@@ -7,19 +7,26 @@
 #include <limits>
 
 #include "moetax/base/memory.h"
+#include "moetax/machine/host.h"
 #include "moetax/transport/collectives.h"
 #include "moetax/wire/format.h"
 
 namespace moetax {
 namespace {
 
-// From how many bytes on this rank's own rows are written around the cache.
-constexpr std::size_t kStreamBytes = std::size_t{4} << 20;
-
-// Up to how many rows are offered and not pushed. They are copied once more, by this rank and in its cache, and each
-// receiver looks through all choices: worth it where flags and cold lines cost more than bytes.
+// Of a core's second-level cache: from how much on rows are written around the caches, and up to how much are offered
+// and not pushed. Offered rows are copied once more, by this rank and in its cache, and each receiver looks through all
+// choices: worth it where flags and cold lines cost more than bytes.
+constexpr std::size_t kStreamCaches = 4;
+constexpr std::size_t kOfferedCacheShare = 4;
+constexpr std::size_t kUsualL2Bytes = std::size_t{1} << 20;  // where the machine does not say
 constexpr std::int64_t kMaxOfferedRows = 256;
-constexpr std::int64_t kMaxOfferedBytes = 256 << 10;
+
+// What each rank tells the others when the exchange is made.
+struct Sizes {
+  std::int64_t max_tokens;
+  std::int64_t offered_bytes;
+};
 
 std::string describe(const ExchangeOptions& o) {
   return fmt::format("H={} E={} K={} {} {} in_flight={}", o.hidden, o.experts, o.topk, to_string(o.dtype),
@@ -41,7 +48,12 @@ Exchange::Impl::Impl(std::unique_ptr<Communicator> own_comm, const ExchangeOptio
       self(comm->rank()),
       row_bytes(exact_format(opts.dtype).row_bytes(opts.hidden)),
       builder(placement, self),
-      max_tokens(static_cast<std::size_t>(comm->size())) {}
+      max_tokens(static_cast<std::size_t>(comm->size())),
+      max_offered_bytes(max_tokens.size()) {
+  const std::size_t cache = probe_host().l2_bytes ? probe_host().l2_bytes : kUsualL2Bytes;
+  stream_bytes = kStreamCaches * cache;
+  max_offered_bytes[static_cast<std::size_t>(self)] = static_cast<std::int64_t>(cache / kOfferedCacheShare);
+}
 
 // A token has at most one row per expert of the rank.
 std::int64_t Exchange::Impl::max_rows(Rank rank) const {
@@ -71,7 +83,7 @@ std::size_t Exchange::Impl::list_offset(Rank from, Rank to) const {
 }
 
 std::int64_t Exchange::Impl::max_offered(Rank rank) const {
-  const std::int64_t fit = kMaxOfferedBytes / static_cast<std::int64_t>(row_bytes);
+  const std::int64_t fit = max_offered_bytes[static_cast<std::size_t>(rank)] / static_cast<std::int64_t>(row_bytes);
   return std::min({max_tokens[static_cast<std::size_t>(rank)], kMaxOfferedRows, fit});
 }
 
@@ -100,8 +112,14 @@ std::size_t Exchange::Impl::offer_bytes(Rank rank) const {
 Result<void> Exchange::Impl::make_windows(Deadline deadline) {
   MOETAX_ASSIGN(Collectives collectives, Collectives::create(*comm, deadline));
   MOETAX_TRY(collectives.agree("the exchange", describe(options), deadline));
-  MOETAX_TRY(collectives.all_gather("exchange sizes", std::as_bytes(std::span(&options.max_tokens, 1)),
-                                    std::as_writable_bytes(std::span(max_tokens)), deadline));
+  const Sizes mine{options.max_tokens, max_offered_bytes[static_cast<std::size_t>(self)]};
+  std::vector<Sizes> sizes(max_tokens.size());
+  MOETAX_TRY(collectives.all_gather("exchange sizes", std::as_bytes(std::span(&mine, 1)),
+                                    std::as_writable_bytes(std::span(sizes)), deadline));
+  for (std::size_t rank = 0; rank < sizes.size(); ++rank) {
+    max_tokens[rank] = sizes[rank].max_tokens;
+    max_offered_bytes[rank] = sizes[rank].offered_bytes;
+  }
   // Row numbers travel as 32-bit integers. All ranks know all sizes, so all come to the same verdict.
   for (const Rank rank : comm->everyone()) {
     if (max_rows(rank) <= std::numeric_limits<std::int32_t>::max()) continue;
@@ -136,7 +154,7 @@ Result<void> Exchange::Impl::make_windows(Deadline deadline) {
 }
 
 Store Exchange::Impl::store_for(std::int64_t rows) const {
-  return static_cast<std::size_t>(rows) * row_bytes > kStreamBytes ? Store::kStreaming : Store::kCached;
+  return static_cast<std::size_t>(rows) * row_bytes > stream_bytes ? Store::kStreaming : Store::kCached;
 }
 
 // ---- Checks ----
@@ -162,7 +180,7 @@ Result<void> Exchange::Impl::check_layout(const char* call, const DispatchLayout
 
 // ---- Steps between ranks ----
 
-std::shared_ptr<DispatchLayout::State> Exchange::Impl::take_layout() {
+Result<std::shared_ptr<DispatchLayout::State>> Exchange::Impl::take_layout() {
   for (const auto& layout : layouts) {
     if (layout.use_count() == 1) return layout;
   }
@@ -172,8 +190,11 @@ std::shared_ptr<DispatchLayout::State> Exchange::Impl::take_layout() {
   layout->owner = this;
   layout->count.resize(static_cast<std::size_t>(placement.count(self)));
   // Worst cases, left untouched: their pages are taken as they are used.
-  layout->place = std::make_unique_for_overwrite<Place[]>(static_cast<std::size_t>(options.max_tokens * options.topk));
-  layout->copy = std::make_unique_for_overwrite<RowCopy[]>(static_cast<std::size_t>(copies));
+  const auto choices = static_cast<std::size_t>(options.max_tokens * options.topk);
+  MOETAX_ASSIGN(layout->place_memory, PageBuffer::reserve(choices * sizeof(Place)));
+  MOETAX_ASSIGN(layout->copy_memory, PageBuffer::reserve(static_cast<std::size_t>(copies) * sizeof(RowCopy)));
+  layout->place = layout->place_memory.as<Place>();
+  layout->copy = layout->copy_memory.as<RowCopy>();
   layouts.push_back(layout);
   return layout;
 }

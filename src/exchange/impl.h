@@ -111,7 +111,7 @@ struct Exchange::Impl {
   Result<void> check_routing(const char* call, std::int64_t tokens, const RoutingTable& routing) const;
   Result<void> check_layout(const char* call, const DispatchLayout& layout) const;
   Result<std::shared_ptr<Buffers>> take_buffers(const char* call) const;
-  std::shared_ptr<State> take_layout();
+  Result<std::shared_ptr<State>> take_layout();
   void post_all(Channel channel, std::uint64_t value, const Note& note) const;
   void post_near(Channel channel, std::uint64_t value) const;
   Result<void> await(Call& call, Channel channel, std::span<const Rank> ranks, Part idle) const;
@@ -151,7 +151,9 @@ struct Exchange::Impl {
   Rank self;
   std::size_t row_bytes;
   LayoutBuilder builder;
-  std::vector<std::int64_t> max_tokens;  // [R]
+  std::vector<std::int64_t> max_tokens;         // [R]
+  std::vector<std::int64_t> max_offered_bytes;  // [R]
+  std::size_t stream_bytes = 0;                 // from here on rows are written around the caches
   Window offer_window, list_window;
   std::vector<Offer> offers[2];                    // by slot, [R]
   std::vector<const std::int32_t*> all_counts[2];  // by slot, [R]: the offers' counts

@@ -77,7 +77,7 @@ void LayoutBuilder::place_rows(const RoutingTable& routing, std::span<const Copy
   std::fill(target_.begin(), target_.end(), Target{});
   layout.peer_rows = 0;
   const std::int32_t* chosen = routing.expert().data;
-  Place* place = layout.place.get();
+  Place* place = layout.place;
   for (std::int64_t t = 0; t < routing.tokens(); ++t) {
     for (int k = 0; k < routing.topk(); ++k, ++chosen, ++place) {
       const auto e = static_cast<std::size_t>(*chosen);

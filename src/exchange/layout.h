@@ -2,11 +2,11 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <vector>
 
 #include "exchange/far_layout.h"
+#include "moetax/base/memory.h"
 #include "moetax/exchange/exchange.h"
 
 namespace moetax {
@@ -37,8 +37,9 @@ struct DispatchLayout::State {
   std::int64_t rows = 0;            // N
   std::int64_t peer_rows = 0;       // of this rank's T * K, those on other ranks
   std::vector<std::int32_t> count;  // [local experts]
-  std::unique_ptr<Place[]> place;   // [T, K]
-  std::unique_ptr<RowCopy[]> copy;  // [num_copies], grouped by `from`
+  PageBuffer place_memory, copy_memory;
+  Place* place = nullptr;   // [T, K]
+  RowCopy* copy = nullptr;  // [num_copies], grouped by `from`
   std::int64_t num_copies = 0;
   FarLayout far;  // what crosses between nodes; empty on one node
 };

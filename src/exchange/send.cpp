@@ -56,7 +56,7 @@ void Exchange::Impl::lay_open(ConstRows rows, const RoutingTable& routing) const
 
 void Exchange::Impl::count_offered(Call& call, const State& layout) const {
   std::int64_t sent = 0;
-  for (const Place& place : std::span(layout.place.get(), static_cast<std::size_t>(layout.tokens * options.topk))) {
+  for (const Place& place : std::span(layout.place, static_cast<std::size_t>(layout.tokens * options.topk))) {
     sent += place.first && place.rank != self && is_near(place.rank);
   }
   const auto bytes = static_cast<std::int64_t>(row_bytes);

@@ -1,12 +1,12 @@
 #include "transport/local_communicator.h"
 
 #include <fmt/format.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <numeric>
 #include <utility>
 
+#include "moetax/machine/host.h"
 #include "transport/futex.h"
 
 namespace moetax {
@@ -16,11 +16,6 @@ namespace {
 constexpr std::int64_t kSpinNs = 50'000;
 // With more ranks than cores the rank waited for may need this core: only what is about to arrive is worth a spin.
 constexpr std::int64_t kSpinCrowdedNs = 2'000;
-int usable_cores() {
-  cpu_set_t cores;
-  return sched_getaffinity(0, sizeof cores, &cores) == 0 ? CPU_COUNT(&cores) : 1;
-}
-
 std::vector<Rank> first_ranks(int count) {
   std::vector<Rank> ranks(static_cast<std::size_t>(count));
   std::iota(ranks.begin(), ranks.end(), 0);
@@ -34,7 +29,7 @@ Result<LocalJob> LocalJob::create(int ranks, int ranks_per_node, std::string_vie
   if (ranks < 1 || ranks > kMaxRanks) {
     return moetax::fail(ErrorCode::kUsage, fmt::format("cannot start {} ranks: give 1 to {}", ranks, kMaxRanks));
   }
-  LocalJob job{nullptr, ranks, ranks_per_node, transport, ranks <= usable_cores() ? kSpinNs : kSpinCrowdedNs};
+  LocalJob job{nullptr, ranks, ranks_per_node, transport, ranks <= probe_host().cores ? kSpinNs : kSpinCrowdedNs};
   const bool pipes = job.several_nodes(first_ranks(ranks));
   MOETAX_ASSIGN(job.segment, Segment::create(Roster::bytes(ranks) + Group::bytes(ranks, pipes)));
   return job;

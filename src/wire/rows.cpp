@@ -1,5 +1,10 @@
 #include "moetax/wire/rows.h"
 
+// Vectors of a size unknown at compile time gain nothing here.
+#ifndef HWY_DISABLED_TARGETS
+#define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
+#endif
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "wire/rows.cpp"
 #include <hwy/cache_control.h>

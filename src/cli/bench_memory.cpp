@@ -30,6 +30,8 @@ struct Sizes {
         topk(options.model.router.topk),
         element(static_cast<double>(size_of(options.dtype))),
         ranks(options.ranks),
+        nodes(options.nodes),
+        passes_on(options.exchange == ExchangeAlgorithm::kRing || options.exchange == ExchangeAlgorithm::kMesh2d),
         replicas(options.ep_size > 0 ? ranks / options.ep_size : 1.0),
         tokens(static_cast<double>(options.total_tokens())),
         choices(tokens * topk),
@@ -41,7 +43,9 @@ struct Sizes {
     replicated_elements = ranks * layer.replicated;
   }
 
-  double h, i, shared_i, experts, topk, element, ranks, replicas;
+  double h, i, shared_i, experts, topk, element, ranks, nodes;
+  bool passes_on;
+  double replicas;
   double tokens, choices;  // a choice is a row of an expert
   bool backward, recompute;
   double kernels;
@@ -88,8 +92,10 @@ double kept_bytes(const Sizes& s) {
 // Shared by all layers: the exchange's rows and results, and the stream of tokens and gradients.
 double common_bytes(const Sizes& s) {
   const double exchange = s.choices * (2.0 * s.h * s.element + 16.0) * (s.recompute ? 2.0 : 1.0);
+  // Rows of other nodes come back into memory of their own; where bundles are passed on each is held up to three times.
+  const double crossing = s.choices * s.h * s.element * (s.nodes - 1.0) / s.nodes;
   const double stream = s.tokens * s.h * (s.element + (s.backward ? 2.0 * s.element + 4.0 : 0.0));
-  return exchange + stream + s.choices * 8.0;
+  return exchange + crossing * (s.passes_on ? 4.0 : 1.0) + stream + s.choices * 8.0;
 }
 
 // The ledgers' reserved memory, and what rank 0 copies of it on the way to the bill.

@@ -8,7 +8,7 @@ namespace moetax {
 Result<void> Exchange::Impl::learn_far_counts(Call& call) {
   if (!far) return {};
   const Deadline deadline = Deadline::in_seconds(options.deadline_s);
-  return far->swap_offers({offer(self).count, num_counts()}, {call.name(), call.number()}, deadline);
+  return far->finish_offers({call.name(), call.number()}, deadline);
 }
 
 void Exchange::Impl::plan_far(const RoutingTable& routing, State& layout) {

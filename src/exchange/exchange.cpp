@@ -80,7 +80,10 @@ Result<Dispatched> Exchange::Impl::dispatch(ConstRows tokens, const RoutingTable
   MOETAX_ASSIGN(auto buffers, take_buffers("dispatch"));
   ++sends;
   MOETAX_TRY(builder.count_choices(routing, {offer(self).count, static_cast<std::size_t>(options.experts)}));
-  if (far) far->count_rows(routing, {offer(self).far_rows, max_tokens.size()});
+  if (far) {
+    far->count_rows(routing, {offer(self).far_rows, max_tokens.size()});
+    far->start_offers({offer(self).count, num_counts()});
+  }
   const bool pushes = tokens.rows > max_offered(self);
   if (!pushes) lay_open(tokens, routing);
   MOETAX_TRY(join(call, {CallKind::kDispatch, buffers->idx, 0, pushes, tokens.rows}));

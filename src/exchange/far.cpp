@@ -67,7 +67,7 @@ void Far::count_rows(const RoutingTable& routing, std::span<std::int32_t> rows) 
   }
 }
 
-Result<void> Far::swap_offers(std::span<const std::int32_t> mine, Operation operation, Deadline deadline) {
+void Far::start_offers(std::span<const std::int32_t> mine) {
   messages_.clear();
   std::byte* room = std::as_writable_bytes(std::span(offers_)).data();
   for (const Rank peer : nodes_.far()) {
@@ -75,6 +75,9 @@ Result<void> Far::swap_offers(std::span<const std::int32_t> mine, Operation oper
     messages_.push_back(comm_.send(peer, std::as_bytes(mine)));
     room += mine.size_bytes();
   }
+}
+
+Result<void> Far::finish_offers(Operation operation, Deadline deadline) {
   MOETAX_TRY(comm_.finish(messages_, operation, deadline));
   return {};
 }

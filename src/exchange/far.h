@@ -44,8 +44,10 @@ class Far {
   // ---- A dispatch that makes a layout ----
   // rows [R] := this rank's rows per stop, from the choices alone.
   void count_rows(const RoutingTable& routing, std::span<std::int32_t> rows);
-  // Sends this rank's offer, [E + R] numbers, to all ranks of other nodes and receives theirs.
-  Result<void> swap_offers(std::span<const std::int32_t> mine, Operation operation, Deadline deadline);
+  // Sends this rank's offer, [E + R] numbers, to all ranks of other nodes and receives theirs: started before the ranks
+  // meet, so that it costs no round of its own. `mine` stays untouched until it is finished.
+  void start_offers(std::span<const std::int32_t> mine);
+  Result<void> finish_offers(Operation operation, Deadline deadline);
   FarOffer offer_of(Rank far_rank) const;
   // Lists the rows that cross. Renumbers the places of `layout` on other nodes: their row becomes the place among the
   // returned rows where they will be found (two-level: that of the sum for the node's first choice, -1 for the others).

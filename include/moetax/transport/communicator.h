@@ -130,6 +130,7 @@ class Communicator {
   // Messages between two ranks, also of one node, arrive in the order they were sent, and each must meet a receive of
   // as many bytes. Bytes belong to the transport until the message is done; none is there to a rank itself. Never
   // block, and start the transfer if they can. What was sent moves on in finish(), done() and wait() only.
+  // Those still open when the communicator is destroyed are dropped.
   virtual Message send(Rank to, std::span<const std::byte> bytes) = 0;
   virtual Message receive(Rank from, std::span<std::byte> bytes) = 0;
 

@@ -86,7 +86,8 @@ Result<Dispatched> Exchange::Impl::dispatch(ConstRows tokens, const RoutingTable
   }
   const bool pushes = tokens.rows > max_offered(self);
   if (!pushes) lay_open(tokens, routing);
-  MOETAX_TRY(join(call, {CallKind::kDispatch, buffers->idx, 0, pushes, tokens.rows}));
+  MOETAX_TRY(
+      join(call, {.kind = CallKind::kDispatch, .buffers_idx = buffers->idx, .pushes = pushes, .tokens = tokens.rows}));
   MOETAX_TRY(learn_far_counts(call));
   MOETAX_ASSIGN(auto layout, take_layout());
   layout->number = call.number();
@@ -105,7 +106,11 @@ Result<Dispatched> Exchange::Impl::send_again(CallKind kind, const DispatchLayou
                         layout.tokens(), cargo.rows));
   MOETAX_ASSIGN(auto buffers, take_buffers(name));
   ++sends;
-  MOETAX_TRY(join(call, {kind, buffers->idx, layout.state_->number, true, cargo.rows.rows}));
+  MOETAX_TRY(join(call, {.kind = kind,
+                         .buffers_idx = buffers->idx,
+                         .layout = layout.state_->number,
+                         .pushes = true,
+                         .tokens = cargo.rows.rows}));
   return send(call, layout.state_, std::move(buffers), cargo);
 }
 
@@ -118,7 +123,7 @@ Result<DispatchLayout> Exchange::Impl::combine(DispatchHandle handle, const Rout
   MOETAX_TRY(check_weights(layout, routing));
   MOETAX_TRY(check_rows("combine: outputs", layout.tokens, out));
   if (addend.data) MOETAX_TRY(check_rows("combine: addends", layout.tokens, addend));
-  MOETAX_TRY(join(call, {CallKind::kCombine, handle.buffers_->idx, layout.number}));
+  MOETAX_TRY(join(call, {.kind = CallKind::kCombine, .buffers_idx = handle.buffers_->idx, .layout = layout.number}));
   MOETAX_TRY(fetch_far(call, layout, *handle.buffers_, true));
   pull_weighted(call, layout, *handle.buffers_, routing, addend, out);
   call.finish();
@@ -139,7 +144,8 @@ Result<void> Exchange::Impl::combine_grad(DispatchHandle handle, std::span<const
                             layout.tokens, options.hidden, layout.tokens, options.topk));
   }
   std::copy(d_gate.begin(), d_gate.end(), reinterpret_cast<float*>(handle.buffers_->gate.local()));
-  MOETAX_TRY(join(call, {CallKind::kCombineGrad, handle.buffers_->idx, layout.number}));
+  MOETAX_TRY(
+      join(call, {.kind = CallKind::kCombineGrad, .buffers_idx = handle.buffers_->idx, .layout = layout.number}));
   MOETAX_TRY(fetch_far(call, layout, *handle.buffers_, false));
   pull_gradients(call, layout, *handle.buffers_, d_tokens, d_weight);
   take_far_gradients(layout, d_weight);
@@ -174,7 +180,25 @@ Result<void> Exchange::release(DispatchHandle handle) {
   return tell_others(*impl_->comm, impl_->check_layout("release", handle.layout_));
 }
 
+Result<void> Exchange::Impl::set_algorithm(ExchangeAlgorithm algorithm) {
+  const auto in_use = [](const auto& layout) { return layout.use_count() > 1; };
+  if (std::any_of(layouts.begin(), layouts.end(), in_use)) {
+    return fail(ErrorCode::kUsage, "set_algorithm: a handle or layout is alive; combine, release or drop it first");
+  }
+  if (far) MOETAX_TRY(far->set_algorithm(algorithm));
+  options.algorithm = algorithm;
+  return {};
+}
+
+Result<void> Exchange::set_algorithm(ExchangeAlgorithm algorithm) {
+  return tell_others(*impl_->comm, impl_->set_algorithm(algorithm));
+}
+
 // ---- What there is ----
+
+ExchangeAlgorithm Exchange::algorithm() const {
+  return impl_->options.algorithm;
+}
 
 const char* to_string(ExchangeAlgorithm algorithm) {
   constexpr const char* kNames[kNumExchangeAlgorithms] = {"flat", "direct", "ring", "mesh2d", "two-level"};

@@ -40,9 +40,16 @@ Result<std::unique_ptr<Far>> Far::create(Communicator& comm, const ExchangeOptio
   const auto choices = static_cast<std::size_t>(options.max_tokens * options.topk);
   MOETAX_ASSIGN(far->returned_, PageBuffer::reserve(choices * far->row_bytes_));
   const auto most = static_cast<std::size_t>(*std::max_element(max_tokens.begin(), max_tokens.end()));
-  const std::size_t header = most * static_cast<std::size_t>(options.topk) * (sizeof(FarSlot) + sizeof(float));
-  MOETAX_ASSIGN(far->carrier_, make_carrier(options.algorithm, {&comm, &far->nodes_, far->row_bytes_, header}));
+  far->max_header_bytes_ = most * static_cast<std::size_t>(options.topk) * (sizeof(FarSlot) + sizeof(float));
+  MOETAX_TRY(far->set_algorithm(options.algorithm));
   return far;
+}
+
+Result<void> Far::set_algorithm(ExchangeAlgorithm algorithm) {
+  if (carrier_ && algorithm == algorithm_) return {};
+  MOETAX_ASSIGN(carrier_, make_carrier(algorithm, {&comm_, &nodes_, row_bytes_, max_header_bytes_}));
+  algorithm_ = algorithm;
+  return {};
 }
 
 Rank Far::stop_of(Rank source, Rank destination) const {

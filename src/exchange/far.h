@@ -38,6 +38,7 @@ class Far {
   static Result<std::unique_ptr<Far>> create(Communicator& comm, const ExchangeOptions& options,
                                              std::span<const std::int64_t> max_tokens);
 
+  Result<void> set_algorithm(ExchangeAlgorithm algorithm);
   const NodeMap& nodes() const { return nodes_; }
   bool sums_per_node() const { return algorithm_ == ExchangeAlgorithm::kTwoLevel; }
 
@@ -90,6 +91,7 @@ class Far {
   std::int64_t hidden_;
   std::size_t row_bytes_;
   double deadline_s_;
+  std::size_t max_header_bytes_ = 0;
   std::unique_ptr<Carrier> carrier_;
   PageBuffer returned_;
   std::vector<float> returned_gate_;

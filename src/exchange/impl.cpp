@@ -240,7 +240,8 @@ Result<void> Exchange::Impl::await(Call& call, Channel channel, std::span<const 
 }
 
 // Where a call waits for late peers, and where all see whether they make the same call.
-Result<void> Exchange::Impl::join(Call& call, const Announcement& mine) {
+Result<void> Exchange::Impl::join(Call& call, Announcement mine) {
+  mine.algorithm = options.algorithm;
   comm->enter({call.name(), call.number()});
   post_all(Channel::kCall, call.number(), mine.note());
   MOETAX_TRY(await(call, Channel::kCall, comm->everyone(), Part::kWait));
@@ -260,7 +261,7 @@ Announcement Exchange::Impl::announced(const Call& call, Rank peer) const {
 Unexpected Exchange::Impl::different_call(const Call& call, const Announcement& mine, Rank peer) const {
   const auto text = [](const Announcement& of) {
     const std::string layout = of.layout ? fmt::format(" of dispatch #{}", of.layout) : "";
-    return fmt::format("{}{} with buffers {}", name_of(of.kind), layout, of.buffers_idx);
+    return fmt::format("{}{} with buffers {}, {}", name_of(of.kind), layout, of.buffers_idx, to_string(of.algorithm));
   };
   const Rank world = comm->world_rank(peer);
   return fail(ErrorCode::kPeerFailed,
@@ -273,13 +274,18 @@ Unexpected Exchange::Impl::different_call(const Call& call, const Announcement& 
 // ---- Announcements ----
 
 Note Announcement::note() const {
-  return {{layout, static_cast<std::uint64_t>(tokens) << 24 | static_cast<std::uint64_t>(pushes) << 16 |
-                       static_cast<std::uint64_t>(buffers_idx) << 8 | static_cast<std::uint64_t>(kind)}};
+  return {{layout, static_cast<std::uint64_t>(tokens) << 24 | static_cast<std::uint64_t>(algorithm) << 17 |
+                       static_cast<std::uint64_t>(pushes) << 16 | static_cast<std::uint64_t>(buffers_idx) << 8 |
+                       static_cast<std::uint64_t>(kind)}};
 }
 
 Announcement Announcement::from(const Note& note) {
   const std::uint64_t word = note.word[1];
-  return {static_cast<CallKind>(word & 0xff), static_cast<int>(word >> 8 & 0xff), note.word[0], (word >> 16 & 1) != 0,
+  return {static_cast<CallKind>(word & 0xff),
+          static_cast<int>(word >> 8 & 0xff),
+          note.word[0],
+          (word >> 16 & 1) != 0,
+          static_cast<ExchangeAlgorithm>(word >> 17 & 0x7f),
           static_cast<std::int64_t>(word >> 24)};
 }
 

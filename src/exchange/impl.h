@@ -53,12 +53,14 @@ struct Announcement {
   int buffers_idx = 0;
   std::uint64_t layout = 0;  // the number of the dispatch that made the layout; 0 for a dispatch
   bool pushes = false;       // its rows; else they are in the offer
-  std::int64_t tokens = 0;   // T
+  ExchangeAlgorithm algorithm = ExchangeAlgorithm::kFlat;
+  std::int64_t tokens = 0;  // T
 
   Note note() const;
   static Announcement from(const Note& note);
   bool same_call(const Announcement& other) const {
-    return kind == other.kind && buffers_idx == other.buffers_idx && layout == other.layout;
+    return kind == other.kind && buffers_idx == other.buffers_idx && layout == other.layout &&
+           algorithm == other.algorithm;
   }
 };
 
@@ -105,6 +107,7 @@ struct Exchange::Impl {
   Result<DispatchLayout> combine(DispatchHandle handle, const RoutingTable& routing, ConstRows addend, Rows out);
   Result<void> combine_grad(DispatchHandle handle, std::span<const float> d_gate, MatrixView<float> d_tokens,
                             MatrixView<float> d_weight);
+  Result<void> set_algorithm(ExchangeAlgorithm algorithm);
 
   // Their checks and their steps between ranks, in impl.cpp.
   Result<void> check_rows(const char* what, std::int64_t tokens, ConstRows rows) const;
@@ -115,7 +118,7 @@ struct Exchange::Impl {
   void post_all(Channel channel, std::uint64_t value, const Note& note) const;
   void post_near(Channel channel, std::uint64_t value) const;
   Result<void> await(Call& call, Channel channel, std::span<const Rank> ranks, Part idle) const;
-  Result<void> join(Call& call, const Announcement& mine);
+  Result<void> join(Call& call, Announcement mine);
   Announcement announced(const Call& call, Rank peer) const;
   Unexpected different_call(const Call& call, const Announcement& mine, Rank peer) const;
 

@@ -3,6 +3,7 @@
 
 #include "exchange/conformance.h"
 #include "exchange/world.h"
+#include "moetax/transport/collectives.h"
 
 namespace moetax::test {
 namespace {
@@ -89,6 +90,31 @@ TEST(NodesErrors, TwoLevelRefusesOtherWeights) {
                   std::string::npos);
       },
       1);
+}
+
+TEST(NodesErrors, TheAlgorithmChangesBetweenCallsNotDuringThem) {
+  Scenario s{.tokens = {16, 9, 12, 3}, .hidden = 24, .experts = 8, .topk = 3, .ranks_per_node = 2};
+  on_threads(
+      4,
+      [&](Communicator& comm) {
+        Scenario mine = s;
+        auto x = Exchange::create(comm, mine.options(comm.rank()));
+        ASSERT_TRUE(ok(x));
+        for (const ExchangeAlgorithm algorithm : kAlgorithms) {
+          ASSERT_TRUE(ok(x->set_algorithm(algorithm)));
+          mine.algorithm = algorithm;
+          run_round(*x, mine, comm.rank());
+        }
+        auto sent = x->dispatch(mine.rows(0, comm.rank()).view(), mine.routing(comm.rank()));
+        ASSERT_TRUE(ok(sent));
+        auto collectives = Collectives::create(comm, Deadline::in_seconds(60));
+        ASSERT_TRUE(ok(collectives));
+        ASSERT_TRUE(ok(collectives->barrier("all dispatched", Deadline::in_seconds(60))));
+        const auto refused = x->set_algorithm(ExchangeAlgorithm::kFlat);
+        ASSERT_FALSE(refused);
+        EXPECT_EQ(refused.error().code, ErrorCode::kUsage);
+      },
+      2);
 }
 
 TEST(NodesErrors, RanksThatDisagreeOnTheAlgorithm) {

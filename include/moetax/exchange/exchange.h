@@ -142,6 +142,12 @@ class Exchange {
   // was one (kUsage).
   Result<void> release(DispatchHandle handle);
 
+  // Collective: from the next dispatch on rows travel between nodes in another way. Only while no handle or layout is
+  // alive, because what went out in one way comes back in it (kUsage otherwise). Ranks that do not all change are told
+  // at their next call. Costs no communication.
+  Result<void> set_algorithm(ExchangeAlgorithm algorithm);
+  ExchangeAlgorithm algorithm() const;
+
   const ExpertPlacement& placement() const;
   std::size_t reserved_bytes() const;  // this rank's worst case, address space
   std::size_t touched_bytes() const;   // of it, what has pages now

@@ -3,7 +3,6 @@
 
 #include "exchange/conformance.h"
 #include "exchange/world.h"
-#include "moetax/transport/collectives.h"
 
 namespace moetax::test {
 namespace {
@@ -105,14 +104,11 @@ TEST(NodesErrors, TheAlgorithmChangesBetweenCallsNotDuringThem) {
           mine.algorithm = algorithm;
           run_round(*x, mine, comm.rank());
         }
+        // One that is slow may hear of another's error before its own.
         auto sent = x->dispatch(mine.rows(0, comm.rank()).view(), mine.routing(comm.rank()));
-        ASSERT_TRUE(ok(sent));
-        auto collectives = Collectives::create(comm, Deadline::in_seconds(60));
-        ASSERT_TRUE(ok(collectives));
-        ASSERT_TRUE(ok(collectives->barrier("all dispatched", Deadline::in_seconds(60))));
-        const auto refused = x->set_algorithm(ExchangeAlgorithm::kFlat);
+        const Result<void> refused = sent ? x->set_algorithm(ExchangeAlgorithm::kFlat) : Unexpected(sent.error());
         ASSERT_FALSE(refused);
-        EXPECT_EQ(refused.error().code, ErrorCode::kUsage);
+        EXPECT_NE(refused.error().message.find("set_algorithm: a handle or layout is alive"), std::string::npos);
       },
       2);
 }

@@ -50,6 +50,7 @@ struct Offer {
   enum class Call : std::int32_t { kWindow, kSplit };
   Call call = Call::kWindow;
   std::int32_t color = 0;          // kSplit
+  std::uint32_t context = 0;       // kSplit: the first that this rank has not used
   std::uint64_t bytes = 0;         // kWindow
   std::uint64_t offset = 0;        // the second round: where the leader found room; 0 if it did not
   std::array<char, 48> name = {};  // kWindow

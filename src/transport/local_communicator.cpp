@@ -8,6 +8,7 @@
 
 #include "moetax/machine/host.h"
 #include "transport/futex.h"
+#include "transport/mailbox.h"
 
 namespace moetax {
 namespace {
@@ -22,48 +23,76 @@ std::vector<Rank> first_ranks(int count) {
   return ranks;
 }
 
+std::unique_ptr<Messages> make_messages(const LocalJob& job, std::uint32_t context, const Group& group,
+                                        std::span<const Rank> members, Rank rank) {
+  if (job.link) return job.link->messages(context, members);
+  return std::make_unique<Mailbox>(group, rank, static_cast<int>(members.size()));
+}
+
 }  // namespace
+
+std::int64_t LocalJob::spin_for(int ranks_here, int cores) {
+  return ranks_here <= cores ? kSpinNs : kSpinCrowdedNs;
+}
 
 Result<LocalJob> LocalJob::create(int ranks, int ranks_per_node, std::string_view transport) {
   constexpr int kMaxRanks = 1024;
   if (ranks < 1 || ranks > kMaxRanks) {
     return moetax::fail(ErrorCode::kUsage, fmt::format("cannot start {} ranks: give 1 to {}", ranks, kMaxRanks));
   }
-  LocalJob job{nullptr, ranks, ranks_per_node, transport, ranks <= probe_host().cores ? kSpinNs : kSpinCrowdedNs};
-  const bool pipes = job.several_nodes(first_ranks(ranks));
-  MOETAX_ASSIGN(job.segment, Segment::create(Roster::bytes(ranks) + Group::bytes(ranks, pipes)));
+  const auto places = std::make_shared<const Places>(Places::in_blocks(ranks, ranks_per_node));
+  LocalJob job{nullptr, ranks, places, transport, spin_for(ranks, probe_host().cores)};
+  MOETAX_ASSIGN(job.segment, Segment::create(first_bytes(ranks, places->several_nodes())));
   return job;
 }
 
-bool LocalJob::several_nodes(std::span<const Rank> world_ranks) const {
-  const auto elsewhere = [&](Rank rank) { return node_of(rank) != node_of(world_ranks.front()); };
-  return std::any_of(world_ranks.begin(), world_ranks.end(), elsewhere);
-}
-
 LocalCommunicator::LocalCommunicator(const LocalJob& job, Rank rank)
-    : LocalCommunicator(job, first_ranks(job.ranks), rank, nullptr, job.world_group()) {}
+    : LocalCommunicator(job, 0, first_ranks(job.ranks), rank, nullptr, job.world_group()) {}
 
-LocalCommunicator::LocalCommunicator(const LocalJob& job, std::vector<Rank> members, Rank rank,
+LocalCommunicator::LocalCommunicator(const LocalJob& job, std::uint32_t context, std::vector<Rank> members, Rank rank,
                                      std::shared_ptr<Mapping> memory, std::byte* group)
     : job_(job),
-      roster_(job.roster()),
+      context_(context),
+      roster_(job_.roster()),
       members_(std::move(members)),
       rank_(rank),
       memory_(std::move(memory)),
       group_(group, static_cast<int>(members_.size())),
-      mailbox_(group_, rank, static_cast<int>(members_.size())) {
+      messages_(make_messages(job_, context, group_, members_, rank)) {
   everyone_ = first_ranks(size());
+  if (!job_.link) return;
+  far_offers_.resize(2 * members_.size());
+  job_.link->open(context_, *this);
+}
+
+LocalCommunicator::~LocalCommunicator() {
+  if (job_.link) job_.link->close(context_);
 }
 
 Node LocalCommunicator::node_of(Rank rank) const {
-  return job_.node_of(world_rank(rank));
+  return job_.places->node_of(world_rank(rank));
+}
+
+std::int64_t LocalCommunicator::clock_offset_ns(Rank peer) const {
+  return job_.link ? job_.link->clock_offset_ns(world_rank(peer)) : 0;
+}
+
+void LocalCommunicator::progress() {
+  messages_->progress();
+  if (job_.link) job_.link->progress();
 }
 
 void LocalCommunicator::fail(const Error& error) {
-  roster_.stop(world_rank(rank_), error);
+  const Rank self = world_rank(rank_);
+  if (roster_.has_ended(self)) return;
+  roster_.stop(self, error);
+  if (job_.link) job_.link->tell_end(self);
 }
 
 void LocalCommunicator::post(Channel channel, Rank to, std::uint64_t value, const Note& note) {
+  if (is_far(to)) {
+    return job_.link->post(world_rank(to), {context_, static_cast<std::uint32_t>(channel), value, note});
+  }
   FlagLine& line = group_.lines_to(to, channel)[rank_];
   line.leave(value, note);
   post_line(line, to, value);
@@ -82,11 +111,36 @@ void LocalCommunicator::post_line(FlagLine& line, Rank to, std::uint64_t value) 
 }
 
 bool LocalCommunicator::arrived(Channel channel, Rank from, std::uint64_t value) const {
-  return from == rank_ || group_.lines_to(rank_, channel)[from].is_up(value);
+  const FlagLine& line = group_.lines_to(rank_, channel)[from];
+  if (from == rank_ || line.is_up(value)) return true;
+  if (!is_far(from)) return false;
+  job_.link->progress();
+  return line.is_up(value);
 }
 
 Note LocalCommunicator::note(Channel channel, Rank from, std::uint64_t value) const {
   return group_.lines_to(rank_, channel)[from].note(value);
+}
+
+// ---- What comes from other nodes ----------------------------------------------------------------------------------
+
+Rank LocalCommunicator::rank_of(Rank world_rank) const {
+  const auto found = std::lower_bound(members_.begin(), members_.end(), world_rank);
+  return static_cast<Rank>(found - members_.begin());
+}
+
+void LocalCommunicator::take_flag(Rank world_from, const FarFlag& flag, std::int64_t posted_ns) {
+  const Rank from = rank_of(world_from);
+  FlagLine& line = flag.line == kNumChannels ? group_.setup_lines_to(rank_)[from]
+                                             : group_.lines_to(rank_, static_cast<Channel>(flag.line))[from];
+  line.leave(flag.value, flag.note);
+  line.posted_ns.store(posted_ns, std::memory_order_relaxed);
+  line.value.store(flag.value, std::memory_order_release);
+}
+
+void LocalCommunicator::take_offer(Rank world_from, std::uint64_t round, const Offer& offer, std::int64_t posted_ns) {
+  far_offers_[(round % 2) * members_.size() + static_cast<std::size_t>(rank_of(world_from))] = offer;
+  take_flag(world_from, {context_, kNumChannels, round, {}}, posted_ns);
 }
 
 }  // namespace moetax

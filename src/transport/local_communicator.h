@@ -1,4 +1,6 @@
-// A Communicator over shared memory, for ranks of one machine: the same for forked processes and for threads.
+// A Communicator over shared memory: the same for forked processes, for threads, and for processes that met on a node.
+// Ranks that share no memory with this one are reached through a FarLink, if the job has one: their flags and offers
+// come into this rank's own lines, where waits find them, so the code that waits is one for all.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +11,10 @@
 #include <vector>
 
 #include "moetax/transport/communicator.h"
+#include "transport/far_link.h"
 #include "transport/group.h"
-#include "transport/mailbox.h"
+#include "transport/messages.h"
+#include "transport/places.h"
 #include "transport/roster.h"
 #include "transport/segment.h"
 
@@ -18,16 +22,23 @@ namespace moetax {
 
 // What the ranks of a job share; made before they start.
 struct LocalJob {
-  std::shared_ptr<Segment> segment;
-  int ranks = 0;
-  int ranks_per_node = 0;
+  std::shared_ptr<Segment> segment;  // of this node
+  int ranks = 0;                     // in the whole world
+  std::shared_ptr<const Places> places;
   std::string_view transport;
-  std::int64_t spin_ns = 0;  // how long a wait spins before it sleeps
+  std::int64_t spin_ns = 0;                 // how long a wait spins before it sleeps
+  std::shared_ptr<FarLink> link = nullptr;  // null: all ranks have this segment, whatever node they are said to be on
 
   static Result<LocalJob> create(int ranks, int ranks_per_node, std::string_view transport);
-  Node node_of(Rank world_rank) const { return ranks_per_node > 0 ? world_rank / ranks_per_node : 0; }
-  bool several_nodes(std::span<const Rank> world_ranks) const;
-  Roster roster() const { return {segment->first(), ranks}; }
+  static std::size_t first_bytes(int ranks, bool with_pipes) {
+    return Roster::bytes(ranks) + Group::bytes(ranks, with_pipes);
+  }
+  static std::int64_t spin_for(int ranks_here, int cores);
+
+  bool same_memory(Rank world_a, Rank world_b) const {
+    return !link || places->node_of(world_a) == places->node_of(world_b);
+  }
+  Roster roster() const { return {segment->first(), ranks, *places}; }
   std::byte* world_group() const { return segment->first() + Roster::bytes(ranks); }
 };
 
@@ -43,15 +54,19 @@ class Awaited {
   virtual Rank ringer() const = 0;
 };
 
-class LocalCommunicator final : public Communicator {
+class LocalCommunicator final : public Communicator, private FarListener {
  public:
   LocalCommunicator(const LocalJob& job, Rank rank);  // of the world
+  ~LocalCommunicator() override;
+  LocalCommunicator(const LocalCommunicator&) = delete;
+  LocalCommunicator& operator=(const LocalCommunicator&) = delete;
 
   Rank rank() const override { return rank_; }
   int size() const override { return static_cast<int>(members_.size()); }
   Rank world_rank(Rank rank) const override { return members_[static_cast<std::size_t>(rank)]; }
   Node node_of(Rank rank) const override;
   std::string_view transport() const override { return job_.transport; }
+  std::int64_t clock_offset_ns(Rank peer) const override;
 
   Result<Window> make_window(std::string_view name, std::size_t bytes, Deadline deadline) override;
   void post(Channel channel, Rank to, std::uint64_t value, const Note& note) override;
@@ -60,8 +75,8 @@ class LocalCommunicator final : public Communicator {
   void enter(Operation operation) override { roster_.enter(world_rank(rank_), operation); }
   Result<Wait> wait(Channel channel, std::span<const Rank> from, std::uint64_t value, Operation operation,
                     Deadline deadline) override;
-  Message send(Rank to, std::span<const std::byte> bytes) override { return mailbox_.send(to, bytes); }
-  Message receive(Rank from, std::span<std::byte> bytes) override { return mailbox_.receive(from, bytes); }
+  Message send(Rank to, std::span<const std::byte> bytes) override { return messages_->send(to, bytes); }
+  Message receive(Rank from, std::span<std::byte> bytes) override { return messages_->receive(from, bytes); }
   Result<bool> done(Message message) override;
   Result<Wait> finish(std::span<const Message> messages, Operation operation, Deadline deadline) override;
   Result<std::size_t> finish_one(std::span<const Message> messages, Operation operation, Deadline deadline) override;
@@ -74,8 +89,14 @@ class LocalCommunicator final : public Communicator {
     std::shared_ptr<Mapping> mapping;
   };
 
-  LocalCommunicator(const LocalJob& job, std::vector<Rank> members, Rank rank, std::shared_ptr<Mapping> memory,
-                    std::byte* group);
+  LocalCommunicator(const LocalJob& job, std::uint32_t context, std::vector<Rank> members, Rank rank,
+                    std::shared_ptr<Mapping> memory, std::byte* group);
+
+  void take_flag(Rank world_from, const FarFlag& flag, std::int64_t posted_ns) override;
+  void take_offer(Rank world_from, std::uint64_t round, const Offer& offer, std::int64_t posted_ns) override;
+  bool is_far(Rank peer) const { return !job_.same_memory(world_rank(rank_), world_rank(peer)); }
+  Rank rank_of(Rank world_rank) const;
+  void progress();
 
   void post_line(FlagLine& line, Rank to, std::uint64_t value) const;
 
@@ -86,7 +107,8 @@ class LocalCommunicator final : public Communicator {
   Result<void> wait_for(Awaited& awaited, Operation operation, Deadline deadline, Wait& outcome);
   Result<void> idle(Awaited& awaited, Operation operation, Deadline deadline, Wait& outcome);
   bool spin(Awaited& awaited, std::uint32_t endings, Deadline deadline, Wait& outcome);
-  void sleep(Awaited& awaited, std::uint32_t endings, Deadline deadline);
+  void sleep(Awaited& awaited, std::uint32_t endings, Deadline deadline, const Wait& outcome);
+  std::int64_t nap_until_ns(bool must_look, const Wait& outcome) const;
   std::optional<Error> late(const Awaited& awaited, Operation operation, Deadline deadline) const;
 
   Result<void> take(Message message);
@@ -94,18 +116,21 @@ class LocalCommunicator final : public Communicator {
   // Set-up calls (local_setup.cpp): rounds in which every rank leaves an Offer and reads the others'.
   Result<void> meet(const Offer& mine, Deadline deadline);
   Result<void> begin_call(const Offer& mine, Deadline deadline);
-  const Offer& offer_of(Rank rank) const { return group_.offer(round_, rank); }
-  Result<Range> share_range(Offer mine, Rank leader, std::size_t bytes, Deadline deadline);
+  const Offer& offer_of(Rank rank) const;
+  Rank leader_for(std::span<const Rank> group, Rank rank) const;
+  Result<Range> share_range(Offer mine, std::span<const Rank> group, std::size_t bytes, Deadline deadline);
 
   LocalJob job_;
+  std::uint32_t context_;
   Roster roster_;
   std::vector<Rank> members_;  // world ranks, by rank here
   Rank rank_;
   std::shared_ptr<Mapping> memory_;  // keeps group_ alive; null for the world, whose memory lives with the segment
   Group group_;
-  Mailbox mailbox_;
+  std::unique_ptr<Messages> messages_;
   std::vector<Rank> message_peers_;  // of the wait under way
   std::uint64_t round_ = 0;
+  std::vector<Offer> far_offers_;  // [2][R], as Group::offer
 };
 
 }  // namespace moetax

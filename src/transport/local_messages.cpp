@@ -1,4 +1,4 @@
-// Messages between ranks of different nodes, over pipes in shared memory.
+// Messages between ranks, and waiting for them.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,29 +12,29 @@ namespace {
 class MessagesDone final : public Awaited {
  public:
   // `peers` is room to list their peers in.
-  MessagesDone(Mailbox& mailbox, std::span<const Message> messages, std::size_t least, std::vector<Rank>& peers)
-      : mailbox_(mailbox), messages_(messages), least_(least), peers_(peers) {
+  MessagesDone(Messages& all, std::span<const Message> messages, std::size_t least, std::vector<Rank>& peers)
+      : all_(all), messages_(messages), least_(least), peers_(peers) {
     peers_.clear();
-    for (const Message message : messages) peers_.push_back(mailbox.peer_of(message));
+    for (const Message message : messages) peers_.push_back(all.peer_of(message));
   }
 
   bool complete() override {
-    mailbox_.progress();
+    all_.progress();
     std::size_t found = 0;
-    for (const Message message : messages_) found += mailbox_.is_done(message);
+    for (const Message message : messages_) found += all_.is_done(message);
     return found >= least_;
   }
   std::span<const Rank> peers() const override { return peers_; }
   bool is_here(Rank peer) const override {
     for (std::size_t i = 0; i < messages_.size(); ++i) {
-      if (peers_[i] == peer && !mailbox_.is_done(messages_[i])) return false;
+      if (peers_[i] == peer && !all_.is_done(messages_[i])) return false;
     }
     return true;
   }
   Rank ringer() const override { return kNoRank; }
 
  private:
-  Mailbox& mailbox_;
+  Messages& all_;
   std::span<const Message> messages_;
   std::size_t least_;
   std::vector<Rank>& peers_;
@@ -43,14 +43,14 @@ class MessagesDone final : public Awaited {
 }  // namespace
 
 Result<bool> LocalCommunicator::done(Message message) {
-  mailbox_.progress();
-  if (!mailbox_.is_done(message)) return false;
+  progress();
+  if (!messages_->is_done(message)) return false;
   MOETAX_TRY(take(message));
   return true;
 }
 
 Result<Wait> LocalCommunicator::finish(std::span<const Message> messages, Operation operation, Deadline deadline) {
-  MessagesDone awaited(mailbox_, messages, messages.size(), message_peers_);
+  MessagesDone awaited(*messages_, messages, messages.size(), message_peers_);
   Wait outcome;
   MOETAX_TRY(wait_for(awaited, operation, deadline, outcome));
   for (const Message message : messages) MOETAX_TRY(take(message));
@@ -59,18 +59,18 @@ Result<Wait> LocalCommunicator::finish(std::span<const Message> messages, Operat
 
 Result<std::size_t> LocalCommunicator::finish_one(std::span<const Message> messages, Operation operation,
                                                   Deadline deadline) {
-  MessagesDone awaited(mailbox_, messages, 1, message_peers_);
+  MessagesDone awaited(*messages_, messages, 1, message_peers_);
   Wait outcome;
   MOETAX_TRY(wait_for(awaited, operation, deadline, outcome));
-  const auto is_done = [&](Message message) { return mailbox_.is_done(message); };
+  const auto is_done = [&](Message message) { return messages_->is_done(message); };
   const auto found = std::find_if(messages.begin(), messages.end(), is_done);
   MOETAX_TRY(take(*found));
   return static_cast<std::size_t>(found - messages.begin());
 }
 
 Result<void> LocalCommunicator::take(Message message) {
-  const Rank peer = world_rank(mailbox_.peer_of(message));
-  const std::size_t expected = mailbox_.size_of(message), came = mailbox_.take(message);
+  const Rank peer = world_rank(messages_->peer_of(message));
+  const std::size_t expected = messages_->size_of(message), came = messages_->take(message);
   if (came == expected) return {};
   return moetax::fail(
       ErrorCode::kPeerFailed,

@@ -23,8 +23,11 @@ inline void pause_cpu() {
 #endif
 }
 
-// How long a rank sleeps that must look for itself whether its messages have moved.
-constexpr std::int64_t kNapNs = 50'000;
+// A rank that must look for itself whether something moved takes naps. They grow with the wait, so that a long one
+// costs little CPU and none becomes longer by more than a sixteenth.
+constexpr std::int64_t kNapNs = 50'000, kLongestNapNs = 1'000'000;
+// With nothing of its own under way it still looks now and then, for news from other nodes and for ranks that died.
+constexpr std::int64_t kGlanceNs = 5'000'000;
 
 // The flags of one wait, looked at in the order given. Flags only grow: who has arrived needs no second look.
 class Arrivals final : public Awaited {
@@ -77,6 +80,10 @@ Result<Wait> LocalCommunicator::wait_lines(const FlagLine* lines, std::span<cons
 Result<void> LocalCommunicator::wait_for(Awaited& awaited, Operation operation, Deadline deadline, Wait& outcome) {
   enter(operation);
   if (awaited.complete()) return {};
+  if (job_.link) {  // what has come from other nodes needs to be looked at
+    progress();
+    if (awaited.complete()) return {};
+  }
   outcome.start_ns = now_ns();
   MOETAX_TRY(idle(awaited, operation, deadline, outcome));
   outcome.end_ns = now_ns();
@@ -101,7 +108,7 @@ Result<void> LocalCommunicator::idle(Awaited& awaited, Operation operation, Dead
       if (!error) return {};
       return Unexpected(std::move(*error));
     } else {
-      sleep(awaited, endings, deadline);
+      sleep(awaited, endings, deadline, outcome);
     }
   }
   return {};
@@ -111,7 +118,7 @@ bool LocalCommunicator::spin(Awaited& awaited, std::uint32_t endings, Deadline d
   std::int64_t last = now_ns();
   const std::int64_t until = std::min(last + job_.spin_ns, deadline.at_ns());
   while (last < until) {
-    mailbox_.progress();
+    progress();
     for (int look = 0; look < kLooksPerBurst; ++look) {
       if (awaited.complete()) return true;
       pause_cpu();
@@ -135,21 +142,28 @@ bool LocalCommunicator::spin(Awaited& awaited, std::uint32_t endings, Deadline d
 //   sees the new count.
 // Only one peer is asked to ring. When it has arrived, the others mostly have too, and a rank that waits for many wakes
 // up once instead of once for each.
-// Messages have no bell: while some are under way, sleeps are short.
-void LocalCommunicator::sleep(Awaited& awaited, std::uint32_t endings, Deadline deadline) {
+// Messages and other nodes have no bell: where they are waited for, sleeps are short.
+void LocalCommunicator::sleep(Awaited& awaited, std::uint32_t endings, Deadline deadline, const Wait& outcome) {
   RankState& self = roster_.state(world_rank(rank_));
   const std::uint32_t seen = self.doorbell.load(std::memory_order_seq_cst);
-  const Rank ringer = awaited.ringer();
-  const bool must_look = ringer == kNoRank || !mailbox_.idle();
+  Rank ringer = awaited.ringer();
+  if (ringer != kNoRank && is_far(ringer)) ringer = kNoRank;
+  const bool must_look = ringer == kNoRank || !messages_->idle();
   if (ringer != kNoRank) {
     self.sleeping_on.store(static_cast<std::uint32_t>(world_rank(ringer)) + 1, std::memory_order_seq_cst);
   }
   const bool here = ringer != kNoRank && awaited.is_here(ringer);
   if (!here && roster_.endings() == endings) {
-    futex_wait(self.doorbell, seen, must_look ? std::min(deadline.at_ns(), now_ns() + kNapNs) : deadline.at_ns());
+    futex_wait(self.doorbell, seen, std::min(deadline.at_ns(), nap_until_ns(must_look, outcome)));
   }
   self.sleeping_on.store(0, std::memory_order_relaxed);
-  mailbox_.progress();
+  progress();
+}
+
+std::int64_t LocalCommunicator::nap_until_ns(bool must_look, const Wait& outcome) const {
+  if (!must_look && !job_.link) return INT64_MAX;
+  const std::int64_t now = now_ns();
+  return now + (must_look ? std::clamp((now - outcome.start_ns) / 16, kNapNs, kLongestNapNs) : kGlanceNs);
 }
 
 // Nothing if the missing have come after all.

@@ -8,27 +8,26 @@
 
 #include "moetax/transport/communicator.h"
 #include "transport/group.h"
+#include "transport/messages.h"
 
 namespace moetax {
 
 // Used by one thread. Transfers to and from a peer are queued and moved in order, as far as the pipe allows, whenever
 // progress() is called. Allocates only when more messages are under way than ever before.
-class Mailbox {
+class Mailbox final : public Messages {
  public:
   Mailbox(const Group& group, Rank self, int size);
 
-  // The bytes are only read.
-  Message send(Rank to, std::span<const std::byte> bytes);
-  Message receive(Rank from, std::span<std::byte> bytes);
+  Message send(Rank to, std::span<const std::byte> bytes) override;
+  Message receive(Rank from, std::span<std::byte> bytes) override;
 
-  void progress();
-  bool idle() const { return open_ == 0; }
+  void progress() override;
+  bool idle() const override { return open_ == 0; }
 
-  bool is_done(Message message) const { return transfers_[message].state != State::kOpen; }
-  Rank peer_of(Message message) const { return transfers_[message].peer; }
-  // Uses up a message that is done. The size that came instead of the one the receive was for, or the same size.
-  std::size_t take(Message message);
-  std::size_t size_of(Message message) const { return transfers_[message].size; }
+  bool is_done(Message message) const override { return transfers_[message].state != State::kOpen; }
+  Rank peer_of(Message message) const override { return transfers_[message].peer; }
+  std::size_t size_of(Message message) const override { return transfers_[message].size; }
+  std::size_t take(Message message) override;
 
  private:
   enum class State : std::uint8_t { kFree, kOpen, kDone };

@@ -15,9 +15,10 @@ namespace {
 
 constexpr std::size_t kNameBytes = sizeof(RankState::operation_name);
 
-std::string signal_name(int signal) {
+std::string how_killed(int signal) {
+  if (signal == 0) return "ended without a word";
   const char* name = sigabbrev_np(signal);
-  return name ? fmt::format("signal {} (SIG{})", signal, name) : fmt::format("signal {}", signal);
+  return fmt::format("was killed by signal {}{}", signal, name ? fmt::format(" (SIG{})", name) : "");
 }
 
 std::string format_operation(Operation operation) {
@@ -46,14 +47,15 @@ void Roster::enter(Rank rank, Operation operation) const {
 
 void Roster::finish(Rank rank, int exit_status) const {
   if (!claim(rank, Ending::kNone)) return;
-  state(rank).detail = exit_status;
+  state(rank).end.detail = exit_status;
   publish(rank, Ending::kFinished);
 }
 
 void Roster::stop(Rank rank, const Error& error) const {
   if (!claim(rank, Ending::kNone)) return;
-  RankState& own = state(rank);
+  End& own = state(rank).end;
   own.culprit = error.rank == kNoRank ? rank : error.rank;
+  own.code = error.code;
   const std::size_t length = std::min(error.message.size(), own.message.size() - 1);
   std::memcpy(own.message.data(), error.message.data(), length);
   own.message[length] = '\0';
@@ -63,14 +65,26 @@ void Roster::stop(Rank rank, const Error& error) const {
 void Roster::kill(Rank rank, int signal) const {
   // A rank that died in the middle of stop() left its state half written; nobody else writes it any more.
   if (!claim(rank, Ending::kNone) && !claim(rank, Ending::kWriting)) return;
-  state(rank).detail = signal;
+  state(rank).end.detail = signal;
   publish(rank, Ending::kKilled);
 }
 
 void Roster::bury(Rank rank, int exit_status) const {
   if (!claim(rank, Ending::kNone) && !claim(rank, Ending::kWriting)) return;
-  state(rank).detail = exit_status;
+  state(rank).end.detail = exit_status;
   publish(rank, Ending::kFinished);
+}
+
+void Roster::enter_end(Rank rank, Ending ending, const End& end) const {
+  if (!claim(rank, Ending::kNone)) return;
+  state(rank).end = end;
+  publish(rank, ending);
+}
+
+std::optional<Error> Roster::said(Rank rank) const {
+  const RankState& ended = state(rank);
+  if (ended.ending.load(std::memory_order_acquire) != Ending::kFailed) return std::nullopt;
+  return Error{ended.end.code, ended.end.message.data(), ended.end.culprit};
 }
 
 bool Roster::claim(Rank rank, Ending expected) const {
@@ -93,7 +107,7 @@ Roster::Urgency Roster::urgency(Rank rank, FunctionRef<bool(Rank)> is_missing) c
     case Ending::kKilled:
       return is_missing(rank) ? Urgency::kMissingKilled : Urgency::kKilled;
     case Ending::kFailed:
-      return peer.culprit == rank ? Urgency::kFailed : Urgency::kFailedThroughAnother;
+      return peer.end.culprit == rank ? Urgency::kFailed : Urgency::kFailedThroughAnother;
     case Ending::kFinished:
       return is_missing(rank) ? Urgency::kMissingFinished : Urgency::kNone;
     case Ending::kNone:
@@ -114,17 +128,16 @@ std::optional<Error> Roster::explain(Rank self, FunctionRef<bool(Rank)> is_missi
     }
   }
   if (worst == Urgency::kNone) return std::nullopt;
-  const RankState& ended = state(rank);
+  const End& ended = state(rank).end;
   const std::string where = format_operation(operation);
-  Error error{ErrorCode::kPeerFailed, fmt::format("rank {} ", rank), rank};
+  Error error{ErrorCode::kPeerFailed, places_->text(rank) + " ", rank};
   switch (worst) {
     case Urgency::kMissingKilled:
-      error.message +=
-          fmt::format("was killed by {} before it arrived at {}{}", signal_name(ended.detail), where, last_seen(rank));
+      error.message += fmt::format("{} before it arrived at {}{}", how_killed(ended.detail), where, last_seen(rank));
       break;
     case Urgency::kKilled:
-      error.message += fmt::format("was killed by {}{}; rank {} was waiting at {}", signal_name(ended.detail),
-                                   last_seen(rank), self, where);
+      error.message += fmt::format("{}{}; {} was waiting at {}", how_killed(ended.detail), last_seen(rank),
+                                   places_->text(self), where);
       break;
     case Urgency::kMissingFinished:
       error.message +=
@@ -141,7 +154,7 @@ Error Roster::late(std::span<const Rank> missing, std::span<const Rank> present,
                    double seconds) const {
   const std::string last = missing.size() == 1 ? last_seen(missing.front()) : "";
   return {ErrorCode::kPeerFailed,
-          fmt::format("{} did not arrive at {} within {:g} s{}; {} did", format_ranks(missing),
+          fmt::format("{} did not arrive at {} within {:g} s{}; {} did", places_->text(missing),
                       format_operation(operation), seconds, last, format_ranks(present)),
           missing.front()};
 }

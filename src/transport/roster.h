@@ -15,6 +15,7 @@
 #include "moetax/base/ids.h"
 #include "moetax/base/result.h"
 #include "moetax/transport/communicator.h"
+#include "transport/places.h"
 
 namespace moetax {
 
@@ -23,7 +24,15 @@ enum class Ending : std::uint32_t {
   kWriting,   // the fields below are being written
   kFinished,  // its body returned, or it left through exit()
   kFailed,    // it called fail()
-  kKilled,    // a signal ended its process
+  kKilled,    // a signal ended its process, or nobody knows what did
+};
+
+// How a rank ended, as the others are told.
+struct End {
+  std::int32_t detail = 0;                // exit status (kFinished) or signal (kKilled), 0 if unknown
+  Rank culprit = kNoRank;                 // kFailed: the rank at fault, this one or another
+  ErrorCode code = ErrorCode::kInternal;  // kFailed
+  std::array<char, 1012> message{};       // kFailed
 };
 
 // Zero-filled memory is a rank that is alive, awake, and has entered nothing.
@@ -38,9 +47,7 @@ struct alignas(64) RankState {
 
   // Written once, when this rank ends; readable from kFinished on.
   alignas(64) std::atomic<Ending> ending;
-  std::int32_t detail;  // exit status (kFinished) or signal (kKilled)
-  Rank culprit;         // kFailed: the rank at fault, this one or another
-  std::array<char, 1012> message;
+  End end;
 };
 
 struct RosterMemory {
@@ -53,7 +60,9 @@ class Roster {
   static std::size_t bytes(int ranks) {
     return sizeof(RosterMemory) + sizeof(RankState) * (static_cast<std::size_t>(ranks) - 1);
   }
-  Roster(std::byte* memory, int ranks) : memory_(reinterpret_cast<RosterMemory*>(memory)), ranks_(ranks) {}
+  // `places` outlives the roster.
+  Roster(std::byte* memory, int ranks, const Places& places)
+      : memory_(reinterpret_cast<RosterMemory*>(memory)), ranks_(ranks), places_(&places) {}
 
   RankState& state(Rank rank) const { return memory_->states[rank]; }
 
@@ -63,8 +72,13 @@ class Roster {
   // How `rank` ended. The first call counts; all sleepers are woken.
   void finish(Rank rank, int exit_status) const;
   void stop(Rank rank, const Error& error) const;
-  void kill(Rank rank, int signal) const;       // only when the process is gone
-  void bury(Rank rank, int exit_status) const;  // the same for a process that left through exit()
+  void kill(Rank rank, int signal) const;                          // only when the process is gone
+  void bury(Rank rank, int exit_status) const;                     // the same for a process that left through exit()
+  void enter_end(Rank rank, Ending ending, const End& end) const;  // as another node's roster has it
+
+  bool has_ended(Rank rank) const { return state(rank).ending.load(std::memory_order_acquire) > Ending::kWriting; }
+  // What a rank that called fail() said.
+  std::optional<Error> said(Rank rank) const;
 
   // Grows when a rank ends. Acquire: what the rank posted and how it ended is visible to who sees the new number.
   std::uint32_t endings() const { return memory_->endings.load(std::memory_order_seq_cst); }
@@ -87,6 +101,7 @@ class Roster {
 
   RosterMemory* memory_;
   int ranks_;
+  const Places* places_;
 };
 
 }  // namespace moetax

@@ -51,6 +51,12 @@ Result<std::shared_ptr<Segment>> Segment::create(std::size_t first_bytes) {
   return segment;
 }
 
+Result<std::shared_ptr<Segment>> Segment::attach(int file, std::size_t first_bytes) {
+  std::shared_ptr<Segment> segment(new Segment(file));
+  MOETAX_ASSIGN(segment->first_, segment->map(0, kFirstOffset + first_bytes));
+  return segment;
+}
+
 Segment::~Segment() {
   close(file_);
 }

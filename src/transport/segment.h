@@ -40,10 +40,13 @@ class Segment {
  public:
   // The first range holds `first_bytes`; its first word counts what is taken of the file.
   static Result<std::shared_ptr<Segment>> create(std::size_t first_bytes);
+  // The same file in another process, by a descriptor of its own, which this takes over.
+  static Result<std::shared_ptr<Segment>> attach(int file, std::size_t first_bytes);
   ~Segment();
   Segment(const Segment&) = delete;
   Segment& operator=(const Segment&) = delete;
 
+  int file() const { return file_; }
   std::byte* first() const { return first_->data() + kFirstOffset; }
 
   // Takes a fresh, zero-filled range of the file and returns its offset.

@@ -60,7 +60,8 @@ struct Operation {
 // How a wait went.
 struct Wait {
   Rank last = kNoRank;              // the peer whose flag was posted last, by its own time stamp; kNoRank without peers
-  std::int64_t last_posted_ns = 0;  // when `last` posted (the newest value, should it have posted again since)
+  std::int64_t last_posted_ns = 0;  // when `last` posted (the newest value, should it have posted again since), by this
+                                    // rank's clock
   std::int64_t start_ns = 0;        // idle time is [start_ns, end_ns]; both 0 when every flag was already there
   std::int64_t end_ns = 0;
   std::int64_t off_cpu_ns = 0;  // of the spinning part: off the CPU against this thread's will
@@ -97,6 +98,9 @@ class Communicator {
   virtual Rank world_rank(Rank rank) const { return rank; }  // the same but in communicators made by split()
   virtual Node node_of(Rank rank) const = 0;
   virtual std::string_view transport() const = 0;  // "local-processes", "local-threads"
+  // Add to a time of the peer's clock (posted times, ledgers) to get this rank's. Zero on one machine; between machines
+  // an estimate made when the world was, good to about half a round trip then, and ageing as the clocks drift.
+  virtual std::int64_t clock_offset_ns(Rank peer) const = 0;
   bool shares_memory(Rank peer) const { return node_of(peer) == node_of(rank()); }
 
   // Collective. Each rank gives the bytes it wants others to reach (may differ, may be zero); the memory is

@@ -50,6 +50,10 @@ class FarLink {
 
   // Tells all other nodes how `world_rank` ended, as the roster has it. News from them is entered into the roster.
   virtual void tell_end(Rank world_rank) = 0;
+  // Another rank of this node may have heard of an end first, while what the ended rank posted to this one before is
+  // still on its way. Whether all of it is here; and a number that grows when that changes for some rank.
+  virtual bool heard_out(Rank world_rank) const = 0;
+  virtual std::uint32_t num_heard_out() const = 0;
 
   // Moves what can be moved, and now and then looks whether the other ranks of this node live.
   virtual void progress() = 0;

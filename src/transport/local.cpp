@@ -12,7 +12,6 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <exception>
 #include <filesystem>
 #include <iostream>
 #include <system_error>
@@ -24,21 +23,6 @@ namespace moetax {
 namespace {
 
 using Body = std::function<int(Communicator&)>;
-
-// The life of one rank, on whatever it runs.
-int live(const LocalJob& job, Rank rank, const Body& body) {
-  LocalCommunicator comm(job, rank);
-  int status = kBodyThrew;
-  try {
-    status = body(comm);
-  } catch (const std::exception& exception) {
-    comm.fail({ErrorCode::kInternal, fmt::format("an exception left the rank's body: {}", exception.what())});
-  } catch (...) {
-    comm.fail({ErrorCode::kInternal, "an exception left the rank's body"});
-  }
-  job.roster().finish(rank, status);
-  return status;
-}
 
 // ---- Processes ----------------------------------------------------------------------------------------------------
 

@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <exception>
 #include <numeric>
 #include <utility>
 
 #include "moetax/machine/host.h"
+#include "moetax/transport/local.h"
 #include "transport/futex.h"
 #include "transport/mailbox.h"
 
@@ -141,6 +143,25 @@ void LocalCommunicator::take_flag(Rank world_from, const FarFlag& flag, std::int
 void LocalCommunicator::take_offer(Rank world_from, std::uint64_t round, const Offer& offer, std::int64_t posted_ns) {
   far_offers_[(round % 2) * members_.size() + static_cast<std::size_t>(rank_of(world_from))] = offer;
   take_flag(world_from, {context_, kNumChannels, round, {}}, posted_ns);
+}
+
+// ---- Its life -----------------------------------------------------------------------------------------------------
+
+int live(const LocalJob& job, Rank rank, const std::function<int(Communicator&)>& body) {
+  LocalCommunicator comm(job, rank);
+  int status = kBodyThrew;
+  try {
+    status = body(comm);
+  } catch (const std::exception& exception) {
+    comm.fail({ErrorCode::kInternal, fmt::format("an exception left the rank's body: {}", exception.what())});
+  } catch (...) {
+    comm.fail({ErrorCode::kInternal, "an exception left the rank's body"});
+  }
+  const Roster roster = job.roster();
+  if (roster.has_ended(rank)) return status;
+  roster.finish(rank, status);
+  if (job.link) job.link->tell_end(rank);
+  return status;
 }
 
 }  // namespace moetax

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -97,6 +98,8 @@ class LocalCommunicator final : public Communicator, private FarListener {
   bool is_far(Rank peer) const { return !job_.same_memory(world_rank(rank_), world_rank(peer)); }
   Rank rank_of(Rank world_rank) const;
   void progress();
+  std::uint32_t endings() const { return roster_.endings() + (job_.link ? job_.link->num_heard_out() : 0); }
+  bool heard_out(Rank peer) const { return !is_far(peer) || job_.link->heard_out(world_rank(peer)); }
 
   void post_line(FlagLine& line, Rank to, std::uint64_t value) const;
 
@@ -132,5 +135,8 @@ class LocalCommunicator final : public Communicator, private FarListener {
   std::uint64_t round_ = 0;
   std::vector<Offer> far_offers_;  // [2][R], as Group::offer
 };
+
+// The life of one rank, on whatever it runs: body(comm), and the others learn how it ended. Returns what `body` did.
+int live(const LocalJob& job, Rank rank, const std::function<int(Communicator&)>& body);
 
 }  // namespace moetax

@@ -72,9 +72,11 @@ Result<void> LocalCommunicator::take(Message message) {
   const Rank peer = world_rank(messages_->peer_of(message));
   const std::size_t expected = messages_->size_of(message), came = messages_->take(message);
   if (came == expected) return {};
-  return moetax::fail(
-      ErrorCode::kPeerFailed,
-      fmt::format("rank {} sent {} bytes where rank {} expected {}", peer, came, world_rank(rank_), expected), peer);
+  const std::string sent = came == kMoreThanExpected ? "more bytes" : fmt::format("{} bytes", came);
+  return moetax::fail(ErrorCode::kPeerFailed,
+                      fmt::format("{} sent {} where {} expected {}", job_.places->text(peer), sent,
+                                  job_.places->text(world_rank(rank_)), expected),
+                      peer);
 }
 
 }  // namespace moetax

@@ -92,12 +92,14 @@ Result<void> LocalCommunicator::wait_for(Awaited& awaited, Operation operation, 
 
 Result<void> LocalCommunicator::idle(Awaited& awaited, Operation operation, Deadline deadline, Wait& outcome) {
   const auto is_missing = [&](Rank world) {
-    const auto is_it = [&](Rank peer) { return world_rank(peer) == world && !awaited.is_here(peer); };
+    const auto is_it = [&](Rank peer) {
+      return world_rank(peer) == world && !awaited.is_here(peer) && heard_out(peer);
+    };
     return std::any_of(awaited.peers().begin(), awaited.peers().end(), is_it);
   };
   std::uint32_t endings = 0;  // those already looked at: none in a healthy job
   while (!spin(awaited, endings, deadline, outcome)) {
-    if (const std::uint32_t now = roster_.endings(); now != endings) {
+    if (const std::uint32_t now = this->endings(); now != endings) {
       endings = now;
       auto error = roster_.explain(world_rank(rank_), is_missing, operation);
       // A wait that is satisfied after all is no error.
@@ -125,7 +127,7 @@ bool LocalCommunicator::spin(Awaited& awaited, std::uint32_t endings, Deadline d
     }
     const std::int64_t now = now_ns();
     if (now - last > kGapNs) outcome.off_cpu_ns += now - last;
-    if (roster_.endings() != endings) return false;
+    if (this->endings() != endings) return false;
     last = now;
   }
   return false;
@@ -153,7 +155,7 @@ void LocalCommunicator::sleep(Awaited& awaited, std::uint32_t endings, Deadline 
     self.sleeping_on.store(static_cast<std::uint32_t>(world_rank(ringer)) + 1, std::memory_order_seq_cst);
   }
   const bool here = ringer != kNoRank && awaited.is_here(ringer);
-  if (!here && roster_.endings() == endings) {
+  if (!here && this->endings() == endings) {
     futex_wait(self.doorbell, seen, std::min(deadline.at_ns(), nap_until_ns(must_look, outcome)));
   }
   self.sleeping_on.store(0, std::memory_order_relaxed);

@@ -8,6 +8,9 @@
 
 namespace moetax {
 
+// The size of a message that was too large for its receive, where nobody knows how large.
+inline constexpr std::size_t kMoreThanExpected = ~std::size_t{0};
+
 class Messages {
  public:
   virtual ~Messages() = default;

@@ -47,11 +47,14 @@ struct alignas(64) RankState {
 
   // Written once, when this rank ends; readable from kFinished on.
   alignas(64) std::atomic<Ending> ending;
+  std::atomic<std::int32_t>
+      left;  // 1 + exit status once its body has returned, however it ended; where it is asked for
   End end;
 };
 
 struct RosterMemory {
   alignas(64) std::atomic<std::uint32_t> endings;  // how many ranks have ended; one word to watch instead of R states
+  std::atomic<std::uint32_t> reported;             // rank 0 has told the user how the job ended
   alignas(64) RankState states[1];                 // as many as there are ranks
 };
 
@@ -75,6 +78,14 @@ class Roster {
   void kill(Rank rank, int signal) const;                          // only when the process is gone
   void bury(Rank rank, int exit_status) const;                     // the same for a process that left through exit()
   void enter_end(Rank rank, Ending ending, const End& end) const;  // as another node's roster has it
+
+  void leave(Rank rank, int exit_status) const { state(rank).left.store(1 + (exit_status & 0xff)); }
+  std::optional<int> left(Rank rank) const {
+    const std::int32_t left = state(rank).left.load();
+    return left > 0 ? std::optional(left - 1) : std::nullopt;
+  }
+  void set_reported() const { memory_->reported.store(1); }
+  bool reported() const { return memory_->reported.load() != 0; }
 
   bool has_ended(Rank rank) const { return state(rank).ending.load(std::memory_order_acquire) > Ending::kWriting; }
   // What a rank that called fail() said.

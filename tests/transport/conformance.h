@@ -36,6 +36,7 @@ struct Launcher {
   std::function<Result<std::vector<RankOutcome>>(const LocalOptions&, const RankBody&)> run;
   std::string unavailable;  // why it cannot run here; empty if it can
   int ranks_per_node = 0;   // of tests that do not ask for a number
+  int most_ranks = 8;
 };
 
 #define REQUIRE(condition)                                                                               \
@@ -81,6 +82,7 @@ class Conformance : public testing::TestWithParam<std::tuple<const Launcher*, in
  protected:
   void SetUp() override {
     if (!launcher().unavailable.empty()) GTEST_SKIP() << launcher().unavailable;
+    if (ranks() > launcher().most_ranks) GTEST_SKIP() << "only " << launcher().most_ranks << " processes were started";
   }
   const Launcher& launcher() const { return *std::get<0>(GetParam()); }
   int ranks() const { return std::get<1>(GetParam()); }

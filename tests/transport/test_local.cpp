@@ -71,7 +71,8 @@ Error exchange_until_error(Communicator& comm) {
     if (auto wait = comm.wait(Channel::kRows, comm.everyone(), round, {"dispatch", round}, patience()); !wait) {
       return wait.error();
     }
-    if (auto reduced = collectives->all_reduce_sum("reduce", values, patience(), nullptr); !reduced) return reduced.error();
+    if (auto reduced = collectives->all_reduce_sum("reduce", values, patience(), nullptr); !reduced)
+      return reduced.error();
     if (auto window = comm.make_window("fleeting", 5'000, patience()); !window) return window.error();
   }
 }

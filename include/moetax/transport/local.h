@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,7 +29,8 @@ struct RankOutcome {
   Rank rank = 0;
   int exit_status = 0;
   int signal = 0;
-  bool given_up = false;  // killed by the launcher when `linger_s` had passed: a consequence, not the cause
+  bool given_up = false;            // killed by the launcher when `linger_s` had passed: a consequence, not the cause
+  std::optional<Error> error = {};  // what it told the others by fail(), its message cut to 1011 bytes
 };
 
 // Forks one process per rank, runs body(comm) in each, and waits for all. The children exit with body's return value

@@ -8,6 +8,8 @@
 #include <cstdio>
 #include <numeric>
 
+#include "cli/bench_specs.h"
+
 namespace moetax::cli {
 namespace {
 
@@ -135,44 +137,6 @@ Result<ModelShape> resolve_model(const Typed& typed) {
   return model;
 }
 
-Result<std::vector<std::int64_t>> resolve_tokens(const std::string& typed, int ranks) {
-  constexpr std::int64_t kMaxTokens = 1 << 24;
-  std::vector<std::int64_t> tokens;
-  for (const char* at = typed.c_str();; ++at) {
-    char* end = nullptr;
-    const std::int64_t count = std::strtoll(at, &end, 10);
-    if (end == at || (*end != ',' && *end != '\0') || count < 0 || count > kMaxTokens) {
-      return fail(ErrorCode::kUsage,
-                  fmt::format("--tokens {}: expected numbers from 0 to {}, separated by commas", typed, kMaxTokens));
-    }
-    tokens.push_back(count);
-    at = end;
-    if (*at == '\0') break;
-  }
-  if (tokens.size() == 1) tokens.resize(static_cast<std::size_t>(ranks), tokens[0]);
-  if (static_cast<int>(tokens.size()) == ranks) return tokens;
-  return fail(ErrorCode::kUsage, fmt::format("--tokens gives {} numbers for {} ranks: expected one, or one per rank",
-                                             tokens.size(), ranks));
-}
-
-Result<std::vector<double>> resolve_delays(const std::vector<std::string>& typed, int ranks) {
-  std::vector<double> delay_ms(static_cast<std::size_t>(ranks), 0.0);
-  for (const std::string& text : typed) {
-    int rank = -1, used = 0;
-    double ms = -1;
-    const bool read = std::sscanf(text.c_str(), "%d:%lf%n", &rank, &ms, &used) == 2 &&
-                      used == static_cast<int>(text.size()) && ms >= 0 && ms <= 600e3;
-    if (!read) {
-      return fail(ErrorCode::kUsage, fmt::format("--delay {}: expected RANK:MS, for example 1:5", text));
-    }
-    if (rank < 0 || rank >= ranks) {
-      return fail(ErrorCode::kUsage, fmt::format("--delay {}: there is no rank {} of {}", text, rank, ranks));
-    }
-    delay_ms[static_cast<std::size_t>(rank)] = ms;
-  }
-  return delay_ms;
-}
-
 Result<void> check_counts(const BenchOptions& options) {
   constexpr int kMaxRanks = 256;
   const auto in_range = [](const char* name, std::int64_t value, std::int64_t low, std::int64_t high) -> Result<void> {
@@ -265,8 +229,8 @@ Result<std::optional<BenchOptions>> parse_bench_options(int argc, char** argv, i
   options.threads = typed.threads.value_or(std::max(1, cores / std::max(1, options.ranks)));
   options.activations = typed.recompute ? Activations::kRecompute : Activations::kKeep;
   MOETAX_TRY(check_counts(options));
-  MOETAX_ASSIGN(options.tokens, resolve_tokens(typed.tokens, options.ranks));
-  MOETAX_ASSIGN(options.delay_ms, resolve_delays(typed.delays, options.ranks));
+  MOETAX_ASSIGN(options.tokens, parse_tokens(typed.tokens, options.ranks));
+  MOETAX_ASSIGN(options.delay_ms, parse_delays(typed.delays, options.ranks));
   const std::vector<std::string> names = exchange_names();
   options.exchange =
       static_cast<ExchangeAlgorithm>(std::find(names.begin(), names.end(), typed.exchange) - names.begin());

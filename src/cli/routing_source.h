@@ -14,8 +14,8 @@ namespace moetax::cli {
 
 class RoutingSource {
  public:
-  // router | uniform | zipf:S | counts:FILE[:LAYER] | tokens:FILE
-  static Result<RoutingSource> open(const std::string& spec, int experts, int topk, std::uint64_t seed);
+  // `text` as --routing takes it, see parse_routing_spec(); reads the file it names.
+  static Result<RoutingSource> open(const std::string& text, int experts, int topk, std::uint64_t seed);
 
   bool from_router() const { return counts_.empty() && !trace_; }
   // Routes of global tokens [first, first + count) for one layer of the chain. Not for from_router().

@@ -11,6 +11,7 @@
 
 #include "model/fields.h"
 #include "moetax/base/file.h"
+#include "moetax/base/text.h"
 #include "moetax/model/shape.h"
 
 namespace moetax {

@@ -5,6 +5,8 @@
 
 #include <utility>
 
+#include "moetax/base/text.h"
+
 namespace moetax {
 namespace {
 
@@ -32,13 +34,6 @@ std::string range_text(std::int64_t min, std::int64_t max) {
 }
 
 }  // namespace
-
-std::string in_quotes(std::string_view text) {
-  constexpr std::size_t kLongest = 40;
-  std::string shown = "'";
-  for (const char c : text.substr(0, kLongest)) shown += c >= ' ' && c <= '~' ? c : '?';
-  return shown + (text.size() > kLongest ? "...'" : "'");
-}
 
 Fields::Fields(const json& object, std::string prefix) : object_(&object), prefix_(std::move(prefix)) {
   const auto ffn = object.find("ffn_config");

@@ -13,9 +13,6 @@
 
 namespace moetax {
 
-// A string from the file made fit for a one-line message: printable, short, in quotes.
-std::string in_quotes(std::string_view text);
-
 // Looks keys up in the object that describes the MoE, then in that object's ffn_config. A key that is null counts as
 // absent. Lookups return the fallback after a problem and keep the first one, so that a reader reads straight down and
 // asks once at the end. Does not own the JSON.

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <utility>
 
+#include "moetax/base/text.h"
 #include "moetax/model/shape.h"
 
 namespace moetax {
@@ -167,9 +168,8 @@ Result<ModelShape> preset(std::string_view name) {
   for (const Preset& entry : kPresets) {
     if (entry.name == name) return entry.make();
   }
-  const std::string_view shown = name.substr(0, 60);
-  return fail(ErrorCode::kUsage,
-              fmt::format("no preset '{}'; the nearest are {}", shown, fmt::join(nearest_presets(shown), ", ")));
+  return fail(ErrorCode::kUsage, fmt::format("no preset {}; the nearest are {}", in_quotes(name),
+                                             fmt::join(nearest_presets(name.substr(0, 60)), ", ")));
 }
 
 LayerElements layer_elements(const ModelShape& shape) {

@@ -3,10 +3,11 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <optional>
+#include <string_view>
 
+#include "moetax/base/text.h"
 #include "report/format.h"
 
 namespace moetax {
@@ -17,14 +18,9 @@ constexpr std::array<std::string_view, 4> kComparisons{">", ">=", "<", "<="};
 constexpr std::array<std::string_view, 4> kCrossed{"over", "at or over", "under", "at or under"};
 
 Unexpected bad(std::string_view text, std::string_view why) {
-  return fail(ErrorCode::kUsage,
-              fmt::format("limit '{}': {}; expected METRIC OP VALUE, for example tax>25% or step_us>20000", text, why));
-}
-
-std::string_view trimmed(std::string_view text) {
-  while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
-  while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
-  return text;
+  return fail(ErrorCode::kUsage, fmt::format("limit {}: {}; expected METRIC OP VALUE, for example tax>25% or "
+                                             "step_us>20000",
+                                             in_quotes(text), why));
 }
 
 template <std::size_t N>
@@ -33,13 +29,6 @@ std::optional<std::size_t> find(const std::array<std::string_view, N>& names, st
     if (names[i] == name) return i;
   }
   return std::nullopt;
-}
-
-std::optional<double> to_number(std::string_view text) {
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size() || !std::isfinite(value) || value < 0) return {};
-  return value;
 }
 
 std::string to_text(const Threshold& threshold) {
@@ -91,21 +80,23 @@ Result<Threshold> parse_threshold(std::string_view text) {
   const std::size_t at = text.find_first_of("<>");
   if (at == std::string_view::npos) return bad(text, "no < or > in it");
   const std::size_t op_size = at + 1 < text.size() && text[at + 1] == '=' ? 2 : 1;
-  const std::string_view name = trimmed(text.substr(0, at));
-  std::string_view value = trimmed(text.substr(at + op_size));
+  const std::string_view name = trim(text.substr(0, at));
+  std::string_view value = trim(text.substr(at + op_size));
 
   const auto metric = find(kMetrics, name);
-  if (!metric) return bad(text, fmt::format("no metric '{}' (there are {})", name, fmt::join(kMetrics, ", ")));
+  if (!metric) return bad(text, fmt::format("no metric {} (there are {})", in_quotes(name), fmt::join(kMetrics, ", ")));
   Threshold threshold;
   threshold.metric = static_cast<Metric>(*metric);
   threshold.comparison = static_cast<Comparison>(*find(kComparisons, text.substr(at, op_size)));
   const bool percent = !value.empty() && value.back() == '%';
-  if (percent) value = trimmed(value.substr(0, value.size() - 1));
+  if (percent) value = trim(value.substr(0, value.size() - 1));
   if (percent && threshold.metric == Metric::kStepUs) return bad(text, "step_us is in microseconds, not %");
   if (!percent && threshold.metric != Metric::kStepUs)
     return bad(text, fmt::format("{} is a share: end it with %", name));
-  const auto number = to_number(value);
-  if (!number) return bad(text, fmt::format("'{}' is not a number from 0 up", value));
+  const auto number = parse_number<double>(value);
+  if (!number || !std::isfinite(*number) || *number < 0) {
+    return bad(text, in_quotes(value) + " is not a number from 0 up");
+  }
   threshold.value = *number;
   return threshold;
 }

@@ -15,8 +15,8 @@
 
 #include "moetax/base/file.h"
 #include "moetax/base/random.h"
+#include "moetax/base/text.h"
 #include "moetax/route/router.h"
-#include "route/text_lines.h"
 
 namespace moetax {
 namespace {

@@ -54,20 +54,29 @@ TEST(BenchErrors, ZeroAndNegativeSizes) {
   expect_refused(tiny({"--inter", "-4"}), 2, {"--inter -4", "positive"});
   expect_refused(tiny({"--ranks", "0"}), 2, {"--ranks 0"});
   expect_refused(tiny({"--steps", "0"}), 2, {"--steps 0"});
-  expect_refused(tiny({"--tokens", "-1"}), 2, {"--tokens -1"});
+  expect_refused(tiny({"--tokens", "-1"}), 2, {"--tokens '-1'"});
   expect_refused(tiny({"--experts", "0"}), 2, {"experts"});
 }
 TEST(BenchErrors, SizesBeyondAnyModel) {
   expect_refused(tiny({"--hidden", "99999999999"}), 2, {"99999999999"});
 }
 
+TEST(BenchErrors, WhatWasTypedCannotBreakTheLine) {
+  expect_refused(tiny({"--tokens", "8\n8"}), 2, {"'8?8'"});
+  expect_refused(tiny({"--delay", "1:\n5"}), 2, {"'1:?5'"});
+  expect_refused(tiny({"--routing", "a\033[31m\nb"}), 2, {"'a?[31m?b'"});
+  expect_refused(tiny({"--fail-on", "tax\n>5%"}), 2, {"'tax?>5%'"});
+}
+
 TEST(BenchErrors, TokensPerRankMustMatchTheRanks) {
   expect_refused(tiny({"--ranks", "2", "--tokens", "1,2,3"}), 2, {"3 numbers", "2 ranks"});
 }
 TEST(BenchErrors, Delays) {
-  expect_refused(tiny({"--delay", "5"}), 2, {"--delay 5", "RANK:MS"});
+  expect_refused(tiny({"--delay", "5"}), 2, {"--delay '5'", "RANK:MS"});
   expect_refused(tiny({"--delay", "2:5"}), 2, {"no rank 2 of 2"});
   expect_refused(tiny({"--delay", "1:nan"}), 2, {"1:nan"});
+  expect_refused(tiny({"--delay", "4294967297:5"}), 2, {"4294967297:5", "RANK:MS"});  // 2^32 + 1 is not rank 1
+  expect_refused(tiny({"--delay", "1:5ms"}), 2, {"1:5ms"});
 }
 TEST(BenchErrors, Thresholds) {
   expect_refused(tiny({"--fail-on", "taxes>5%"}), 2, {"taxes>5%"});

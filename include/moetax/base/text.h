@@ -1,8 +1,9 @@
-// Cutting text into lines and fields without copying it.
+// Small text: cutting it into lines and fields without copying, numbers, and quoting what a user wrote.
 #pragma once
 
 #include <charconv>
 #include <optional>
+#include <string>
 #include <string_view>
 
 namespace moetax {
@@ -43,5 +44,8 @@ std::optional<T> parse_number(std::string_view text) {
   if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
   return value;
 }
+
+// Text from a user or a file made fit for a one-line message: printable, short, in single quotes.
+std::string in_quotes(std::string_view text);
 
 }  // namespace moetax

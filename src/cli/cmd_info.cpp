@@ -20,7 +20,7 @@ namespace moetax::cli {
 namespace {
 
 void line(const char* what, const std::string& text) {
-  fmt::print("{:<14}{}\n", what, text);
+  std::fputs(fmt::format("{:<14}{}\n", what, text).c_str(), stdout);
 }
 
 std::string bytes(std::size_t count) {

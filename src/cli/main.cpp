@@ -1,3 +1,7 @@
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
@@ -26,11 +30,22 @@ int usage(std::FILE* to) {
   return to == stdout ? 0 : 2;
 }
 
-}  // namespace
+// Where one of them is closed, the next file opened would take its place, and what is printed would end up in there.
+// Open the wrong way round, they still fail on use.
+void hold_standard_streams() {
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (fcntl(fd, F_GETFD) < 0) open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+  }
+}
 
-int main(int argc, char** argv) {
-  // A reader that went away is a failed write with a message, not a rank that died.
-  std::signal(SIGPIPE, SIG_IGN);
+// What was printed and could not be written is an error too.
+int flushed(int status) {
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return status;
+  std::fprintf(stderr, "moetax: cannot write standard output: %s\n", std::strerror(errno));
+  return status != 0 ? status : moetax::cli::exit_code(moetax::ErrorCode::kUnavailable);
+}
+
+int run(int argc, char** argv) {
   if (argc < 2) return usage(stderr);
   const char* name = argv[1];
   if (std::strcmp(name, "--help") == 0 || std::strcmp(name, "-h") == 0 || std::strcmp(name, "help") == 0) {
@@ -45,4 +60,13 @@ int main(int argc, char** argv) {
   }
   std::fprintf(stderr, "moetax: there is no verb '%s'\n\n", name);
   return usage(stderr);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  hold_standard_streams();
+  // A reader that went away is a failed write with a message, not a rank that died.
+  std::signal(SIGPIPE, SIG_IGN);
+  return flushed(run(argc, argv));
 }

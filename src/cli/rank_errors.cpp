@@ -2,11 +2,13 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <climits>
+#include <csignal>
 #include <cstring>
 #include <string>
 
@@ -19,6 +21,13 @@ namespace {
 // Zero, or rank 0's verdict on a threshold.
 bool is_answer(const RankOutcome& outcome) {
   return outcome.exit_status == 0 || (outcome.rank == 0 && outcome.exit_status == kThresholdCrossed);
+}
+
+// oneDNN follows null pointers where memory cannot be had; a limit on it is the likely reason then.
+std::string limit_text(int signal) {
+  rlimit limit{};
+  if (signal != SIGSEGV || getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return "";
+  return fmt::format("; its address space is limited to {} KiB, raise ulimit -v", limit.rlim_cur / 1024);
 }
 
 }  // namespace
@@ -73,10 +82,10 @@ std::optional<Error> RankErrors::cause(const std::vector<RankOutcome>& outcomes)
                    fmt::format("rank {} ended with status {} and no word why", outcome.rank, outcome.exit_status),
                    outcome.rank};
     }
-    return Error{
-        ErrorCode::kPeerFailed,
-        fmt::format("rank {} was killed by signal {} ({})", outcome.rank, outcome.signal, strsignal(outcome.signal)),
-        outcome.rank};
+    return Error{ErrorCode::kPeerFailed,
+                 fmt::format("rank {} was killed by signal {} ({}){}", outcome.rank, outcome.signal,
+                             strsignal(outcome.signal), limit_text(outcome.signal)),
+                 outcome.rank};
   }
   return std::nullopt;
 }

@@ -130,13 +130,18 @@ std::string to_chrome_trace(const std::vector<RankLedger>& ledgers) {
 
 Result<void> write_text(const std::string& path, const std::string& text) {
   const bool to_stdout = path == "-";
+  const std::string shown = to_stdout ? "standard output" : "'" + path + "'";
+  const auto failed = [&](ErrorCode code) {
+    return fail(code, fmt::format("cannot write {}: {}", shown, std::strerror(errno)));
+  };
   std::FILE* file = to_stdout ? stdout : std::fopen(path.c_str(), "wb");
-  if (!file) return fail(ErrorCode::kUsage, fmt::format("cannot write '{}': {}", path, std::strerror(errno)));
-  bool ok = std::fwrite(text.data(), 1, text.size(), file) == text.size() && std::fflush(file) == 0;
+  if (!file) return failed(ErrorCode::kUsage);
+  const bool written = std::fwrite(text.data(), 1, text.size(), file) == text.size() && std::fflush(file) == 0;
   const int error = errno;
-  if (!to_stdout && std::fclose(file) != 0) ok = false;
-  if (!ok) return fail(ErrorCode::kUsage, fmt::format("cannot write '{}': {}", path, std::strerror(error)));
-  return {};
+  const bool closed = to_stdout || std::fclose(file) == 0;
+  if (written && closed) return {};
+  if (!written) errno = error;
+  return failed(ErrorCode::kUnavailable);
 }
 
 }  // namespace moetax

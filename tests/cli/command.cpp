@@ -63,7 +63,7 @@ pid_t parent_of(pid_t pid) {
 
 }  // namespace
 
-Command::Command(const std::vector<std::string>& arguments) : folder_(fresh_folder()) {
+Command::Command(const std::vector<std::string>& arguments, const CommandSetup& setup) : folder_(fresh_folder()) {
   std::vector<std::string> all = {MOETAX_COMMAND};
   all.insert(all.end(), arguments.begin(), arguments.end());
   std::vector<char*> argv;
@@ -71,8 +71,11 @@ Command::Command(const std::vector<std::string>& arguments) : folder_(fresh_fold
   argv.push_back(nullptr);
   pid_ = fork();
   if (pid_ == 0) {
-    redirect(folder_ / "out", STDOUT_FILENO);
+    redirect(setup.out.empty() ? folder_ / "out" : fs::path(setup.out), STDOUT_FILENO);
     redirect(folder_ / "err", STDERR_FILENO);
+    for (const int fd : setup.closed) close(fd);
+    const rlimit limit{setup.address_space, setup.address_space};
+    if (setup.address_space > 0 && setrlimit(RLIMIT_AS, &limit) != 0) _exit(127);
     execv(argv[0], argv.data());
     _exit(127);
   }
@@ -110,8 +113,8 @@ CommandResult Command::wait() {
           read_file(folder_ / "err"), static_cast<std::size_t>(used.ru_maxrss) * 1024};
 }
 
-CommandResult run_command(const std::vector<std::string>& arguments) {
-  return Command(arguments).wait();
+CommandResult run_command(const std::vector<std::string>& arguments, const CommandSetup& setup) {
+  return Command(arguments, setup).wait();
 }
 
 std::string temporary_path(const std::string& name) {

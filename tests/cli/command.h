@@ -15,10 +15,17 @@ struct CommandResult {
   std::size_t peak_bytes = 0;  // resident, of the largest process among the command and its ranks
 };
 
+// How a command is started, where that is not the ordinary way.
+struct CommandSetup {
+  std::string out = {};           // standard output goes here, not to the result
+  std::vector<int> closed = {};   // these descriptors are closed
+  std::size_t address_space = 0;  // ulimit -v, bytes; 0: none
+};
+
 // A started command; its output goes to files of a folder of its own, removed at the end.
 class Command {
  public:
-  explicit Command(const std::vector<std::string>& arguments);
+  explicit Command(const std::vector<std::string>& arguments, const CommandSetup& setup = {});
   ~Command();
   Command(const Command&) = delete;
   Command& operator=(const Command&) = delete;
@@ -34,7 +41,7 @@ class Command {
   bool reaped_ = false;
 };
 
-CommandResult run_command(const std::vector<std::string>& arguments);
+CommandResult run_command(const std::vector<std::string>& arguments, const CommandSetup& setup = {});
 
 // A path in a folder for this test program's files.
 std::string temporary_path(const std::string& name);

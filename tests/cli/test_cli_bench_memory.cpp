@@ -29,8 +29,9 @@ BenchOptions parse(std::vector<std::string> arguments) {
 }
 
 std::vector<std::string> with(std::vector<std::string> more) {
-  std::vector<std::string> all = {"bench", "--hidden", "512", "--inter",  "512", "--experts", "16", "--topk",
-                                  "4",     "--steps",  "2",   "--warmup", "1",   "--ranks",   "1"};
+  std::vector<std::string> all = {"bench", "--hidden", "512", "--inter",   "512", "--experts",
+                                  "16",    "--topk",   "4",   "--steps",   "1",   "--warmup",
+                                  "1",     "--ranks",  "1",   "--threads", "1"};
   all.insert(all.end(), more.begin(), more.end());
   return all;
 }
@@ -52,12 +53,12 @@ using Options = std::vector<std::string>;
 INSTANTIATE_TEST_SUITE_P(
     Runs, Memory,
     ::testing::Values(Options{"--tokens", "8"},                                      // weights
-                      Options{"--tokens", "16384"},                                  // rows
-                      Options{"--tokens", "2048", "--layers", "4", "--backward"},    // gradients, what is kept
-                      Options{"--tokens", "8192", "--backward", "--recompute"},      // nothing is kept
-                      Options{"--tokens", "8192", "--backward", "--shared", "2"},    // shared experts
+                      Options{"--tokens", "8192"},                                   // rows
+                      Options{"--tokens", "1024", "--layers", "4", "--backward"},    // gradients, what is kept
+                      Options{"--tokens", "4096", "--backward", "--recompute"},      // nothing is kept
+                      Options{"--tokens", "4096", "--backward", "--shared", "2"},    // shared experts
                       Options{"--tokens", "2048", "--backward", "--dtype", "fp32"},  //
-                      Options{"--tokens", "8192", "--routing", "zipf:3", "--threads",
+                      Options{"--tokens", "4096", "--routing", "zipf:3", "--threads",
                               "2"},  // one expert with most rows
                       Options{"--hidden", "64", "--inter", "48", "--tokens", "4", "--steps", "10000"},  // ledgers
                       Options{"--hidden", "64", "--inter", "48", "--tokens", "4", "--layers", "4", "--backward"}));
@@ -66,7 +67,7 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(MemoryOfRanks, EstimateGrowsWithRanksAsTheirMemoryDoes) {
   if (kSanitized) GTEST_SKIP() << "the address sanitizer takes memory of its own";
   for (const Options& ranks : {Options{"--ranks", "4"}, Options{"--ranks", "4", "--ep-size", "2"}}) {
-    Options more = {"--tokens", "2048", "--backward", "--shared", "1", "--threads", "1"};
+    Options more = {"--tokens", "2048", "--backward", "--shared", "1"};
     more.insert(more.end(), ranks.begin(), ranks.end());
     const CommandResult result = run_command(with(more));
     ASSERT_EQ(result.exit_code, 0) << result.err;

@@ -103,6 +103,26 @@ TEST(BenchRuns, ADelayedRankIsNamedWithItsDelay) {
   EXPECT_NEAR(waited.at("by_cause_us").at("planted-delay").get<double>(), slept, 0.1 * slept);
 }
 
+// The forward is the same; the backward sends the tokens once more.
+TEST(BenchRuns, RecomputedActivationsKeepTheOutputAndSendTokensAgain) {
+  const std::vector<std::string> run = {"--ranks", "2", "--tokens", "32", "--backward"};
+  std::vector<std::string> again = run;
+  again.push_back("--recompute");
+  const json kept = bill_of(small(run)), recomputed = bill_of(small(again));
+  EXPECT_EQ(recomputed.at("output_hash"), kept.at("output_hash"));
+  const auto sent_again = [](const json& bill) {
+    int calls = 0;
+    for (const json& x : bill.at("exchanges")) {
+      if (x.at("name") == "redispatch") calls += x.at("calls").get<int>();
+    }
+    return calls;
+  };
+  EXPECT_EQ(sent_again(kept), 0);
+  EXPECT_EQ(sent_again(recomputed), 3);
+  EXPECT_EQ(recomputed.at("config").at("recompute"), true);
+  EXPECT_EQ(run_command(small({"--recompute"})).exit_code, 2);  // without a backward
+}
+
 TEST(BenchRuns, ReductionsOverAllRanksAndOverReplicasAreToldApart) {
   const json bill = bill_of(small({"--ranks", "4", "--ep-size", "2", "--tokens", "16", "--backward", "--layers", "2"}));
   std::map<std::string, int> calls;

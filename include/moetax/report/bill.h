@@ -154,7 +154,8 @@ std::string to_json(
 // A Chrome/Perfetto trace of the kept spans: one process per rank, aligned clocks.
 std::string to_chrome_trace(const std::vector<RankLedger>& ledgers);
 
-// Writes text to a file, or to standard output when path is "-". kUsage naming the path and why it cannot be written.
+// Writes text to a file, or to standard output when path is "-". Errors name the path and why: kUsage when it cannot be
+// opened, kUnavailable when the text cannot be written.
 Result<void> write_text(const std::string& path, const std::string& text);
 
 }  // namespace moetax

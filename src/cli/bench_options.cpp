@@ -68,7 +68,8 @@ void declare_run(CLI::App& app, BenchOptions& options, Typed& typed) {
   app.add_option("--dtype", typed.dtype, "bf16 or fp32")->check(CLI::IsMember({"bf16", "fp32"}))->capture_default_str();
   app.add_flag("--backward", options.backward, "run the backward pass too");
   app.add_flag("--recompute", typed.recompute, "recompute activations in the backward instead of keeping them");
-  app.add_option("--layers", options.layers, "layers in a chain, each with its own weights")->capture_default_str();
+  app.add_option("--layers", options.layers, "layers in a chain, each with its own weights, a norm between them")
+      ->capture_default_str();
   app.add_option("--steps", options.steps, "measured steps")->capture_default_str();
   app.add_option("--warmup", options.warmup, "steps before measuring")->capture_default_str();
   app.add_option("--seed", options.seed, "of tokens, weights and sampled routes")->capture_default_str();

@@ -67,7 +67,8 @@ class RankBench {
   Ledger* ledger_;
   std::unique_ptr<ExpertParallel> parallel_;
   std::vector<MoeLayer> layers_;
-  std::vector<PageBuffer> inputs_;  // hidden of every layer
+  std::vector<PageBuffer> inputs_;         // hidden of every layer
+  std::vector<std::vector<float>> scale_;  // [layers][T] of the norm behind each layer
   PageBuffer output_;
   std::vector<RoutingTable> given_;
   std::vector<LayerSaved> saved_;
@@ -124,6 +125,7 @@ Result<void> RankBench::make_tokens() {
   for (int l = 0; l < options.layers; ++l) {
     MOETAX_ASSIGN(PageBuffer input, PageBuffer::reserve(bytes));
     inputs_.push_back(std::move(input));
+    scale_.emplace_back(static_cast<std::size_t>(tokens()));
     if (routes_->from_router()) continue;
     given_.emplace_back();
     routes_->fill(l, first, tokens(), given_.back());
@@ -165,7 +167,7 @@ Result<void> RankBench::step(bool measured) {
   return {};
 }
 
-// x[l+1] = x[l] + layer_l(x[l]); the last layer's output stands alone.
+// x[l+1] = norm(x[l] + layer_l(x[l])); the last layer's output stands alone.
 Result<void> RankBench::forward() {
   const std::int64_t first = options_->first_token(rank_);
   for (std::size_t l = 0; l < layers_.size(); ++l) {
@@ -173,10 +175,8 @@ Result<void> RankBench::forward() {
     const RoutingTable* given = given_.empty() ? nullptr : &given_[l];
     MOETAX_TRY(layers_[l].forward(rows_at(inputs_[l]), rows_at(output_), saved, given, first));
     if (l + 1 == layers_.size()) break;
-    if (tokens() == 0) continue;
     const Span span(ledger_, Part::kOther, "residual");
-    std::memcpy(inputs_[l + 1].data(), inputs_[l].data(), rows_at(output_).bytes());
-    add_residual(rows_at(output_), options_->threads, rows_at(inputs_[l + 1]));
+    add_and_normalise(rows_at(inputs_[l]), rows_at(output_), options_->threads, rows_at(inputs_[l + 1]), scale_[l]);
   }
   return {};
 }
@@ -189,7 +189,8 @@ Result<void> RankBench::backward() {
     if (l == 0) break;
     const Span span(ledger_, Part::kOther, "residual");
     const bool last = l + 1 == layers_.size();
-    round_sum(d_hidden, last ? ConstRows{} : d_out, options_->threads, rows_at(d_stream_));
+    add_and_normalise_backward(rows_at(inputs_[l]), scale_[l - 1], d_hidden, last ? ConstRows{} : d_out,
+                               options_->threads, rows_at(d_stream_));
     d_out = rows_at(d_stream_);
   }
   return {};

@@ -1,5 +1,6 @@
 #include "cli/bench_tokens.h"
 
+#include <cmath>
 #include <cstring>
 
 #include "moetax/base/parallel.h"
@@ -8,13 +9,10 @@
 namespace moetax::cli {
 namespace {
 
-// Calls each(t, j) for every element, rows shared out over the threads.
 template <class Each>
-void for_elements(std::int64_t rows, std::int64_t cols, int threads, Each each) {
+void for_rows(std::int64_t rows, int threads, Each each) {
   parallel_for(rows, threads, 16, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t t = begin; t < end; ++t) {
-      for (std::int64_t j = 0; j < cols; ++j) each(t, j);
-    }
+    for (std::int64_t t = begin; t < end; ++t) each(t);
   });
 }
 
@@ -22,8 +20,11 @@ void for_elements(std::int64_t rows, std::int64_t cols, int threads, Each each) 
 
 void fill_tokens(std::uint64_t seed, std::uint64_t stream, std::int64_t first_token, int threads, Rows rows) {
   const RandomStream random(seed, stream);
-  for_elements(rows.rows, rows.cols, threads, [&](std::int64_t t, std::int64_t j) {
-    set_element(rows, t, j, random.normal(static_cast<std::uint64_t>((first_token + t) * rows.cols + j)));
+  for_rows(rows.rows, threads, [&](std::int64_t t) {
+    const auto first = static_cast<std::uint64_t>((first_token + t) * rows.cols);
+    for (std::int64_t j = 0; j < rows.cols; ++j) {
+      set_element(rows, t, j, random.normal(first + static_cast<std::uint64_t>(j)));
+    }
   });
 }
 
@@ -43,14 +44,30 @@ std::uint64_t hash_rows(std::int64_t first_token, ConstRows rows) {
   return sum;
 }
 
-void add_residual(ConstRows from, int threads, Rows to) {
-  for_elements(to.rows, to.cols, threads,
-               [&](std::int64_t t, std::int64_t j) { set_element(to, t, j, element(to, t, j) + element(from, t, j)); });
+void add_and_normalise(ConstRows x, ConstRows y, int threads, Rows out, std::span<float> scale) {
+  constexpr double kEpsilon = 1e-6;
+  const auto sum = [&](std::int64_t t, std::int64_t j) { return element(x, t, j) + element(y, t, j); };
+  for_rows(out.rows, threads, [&](std::int64_t t) {
+    double squares = 0;
+    for (std::int64_t j = 0; j < out.cols; ++j) squares += double{sum(t, j)} * sum(t, j);
+    const auto inverse = static_cast<float>(1 / std::sqrt(squares / static_cast<double>(out.cols) + kEpsilon));
+    for (std::int64_t j = 0; j < out.cols; ++j) set_element(out, t, j, sum(t, j) * inverse);
+    scale[static_cast<std::size_t>(t)] = inverse;
+  });
 }
 
-void round_sum(MatrixView<const float> a, ConstRows b, int threads, Rows to) {
-  for_elements(to.rows, to.cols, threads, [&](std::int64_t t, std::int64_t j) {
-    set_element(to, t, j, b.data ? a(t, j) + element(b, t, j) : a(t, j));
+void add_and_normalise_backward(ConstRows out, std::span<const float> scale, MatrixView<const float> d_out,
+                                ConstRows d_more, int threads, Rows d_s) {
+  const auto d = [&](std::int64_t t, std::int64_t j) {
+    return d_more.data ? d_out(t, j) + element(d_more, t, j) : d_out(t, j);
+  };
+  for_rows(d_s.rows, threads, [&](std::int64_t t) {
+    double product = 0;
+    for (std::int64_t j = 0; j < d_s.cols; ++j) product += double{d(t, j)} * element(out, t, j);
+    const auto mean = static_cast<float>(product / static_cast<double>(d_s.cols));
+    for (std::int64_t j = 0; j < d_s.cols; ++j) {
+      set_element(d_s, t, j, scale[static_cast<std::size_t>(t)] * (d(t, j) - element(out, t, j) * mean));
+    }
   });
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "moetax/base/matrix.h"
 
@@ -13,10 +14,12 @@ void fill_tokens(std::uint64_t seed, std::uint64_t stream, std::int64_t first_to
 // A hash of the rows' bits and their global indices. Hashes of disjoint parts add up to the hash of the whole.
 std::uint64_t hash_rows(std::int64_t first_token, ConstRows rows);
 
-// to += from, rounded once per element: the residual between the layers of a chain.
-void add_residual(ConstRows from, int threads, Rows to);
+// What lies between two layers of a chain: out = s / rms(s), row by row, for s = x + y; scale[t] = 1 / rms(s). Without
+// the norm a chain's values would grow without bound, as a SwiGLU squares them. The same bits whatever the ranks.
+void add_and_normalise(ConstRows x, ConstRows y, int threads, Rows out, std::span<float> scale);
 
-// to = round(a + b); b may be empty.
-void round_sum(MatrixView<const float> a, ConstRows b, int threads, Rows to);
+// Its gradient: d_s = scale (d - out mean(d out)) for d = d_out + d_more; d_more may be empty, and may be d_s.
+void add_and_normalise_backward(ConstRows out, std::span<const float> scale, MatrixView<const float> d_out,
+                                ConstRows d_more, int threads, Rows d_s);
 
 }  // namespace moetax::cli

@@ -198,6 +198,18 @@ TEST(BenchRuns, EveryPresetRunsInMiniature) {
   }
 }
 
+// As many layers as models have: values and gradients stay numbers.
+TEST(BenchRuns, LongChainsStayFinite) {
+  for (const char* name : {"mixtral-8x7b", "deepseek-v3", "gpt-oss-20b"}) {
+    const json bill =
+        bill_of({"bench",  "--preset", name, "--hidden",      "64",      "--inter", "64",       "--experts",
+                 "8",      "--groups", "1",  "--topk-groups", "1",       "--topk",  "4",        "--tokens",
+                 "16",     "--layers", "32", "--backward",    "--steps", "1",       "--warmup", "0",
+                 "--json", "-"});
+    EXPECT_EQ(bill.at("config").at("layers"), 32) << name;
+  }
+}
+
 TEST(BenchRealData, EveryConfigRunsOrSaysWhyNot) {
   MOETAX_NEEDS_SHARED_DATA();
   const std::filesystem::path data = shared_data();

@@ -1,7 +1,7 @@
 // Dispatch + combine between nodes: every exchange algorithm and the plain MPI_Alltoallv way, in turn, on the same
 // routes. Started by an MPI launcher, best on a cluster whose links have a known rate (docs/cluster.md):
 //
-//   bench_nodes [--rate BYTES_PER_S] [--rounds N] [--tokens T[,T...]] [--hot] [--json]
+//   exchange_over_nodes [--rate BYTES_PER_S] [--rounds N] [--tokens T[,T...]] [--hot] [--json]
 //
 // --rate is what a node's link carries in each direction: times are then held to the bytes that must cross it. --hot
 // sends every token to one expert first. Rank 0 prints; medians of N rounds, times of the slowest rank.
@@ -57,7 +57,7 @@ RoutingTable routes(Rank rank, std::int64_t tokens, bool hot) {
 
 void require(bool fine, const Error* error) {
   if (fine) return;
-  std::fprintf(stderr, "bench_nodes: %s\n", error->message.c_str());
+  std::fprintf(stderr, "exchange_over_nodes: %s\n", error->message.c_str());
   _exit(5);
 }
 template <class T>

@@ -275,8 +275,8 @@ Times run_rounds(const std::string& program, std::int64_t tokens) {
     // The two settings of Open MPI that are best at one size or another.
     for (const char* setting : {"none", "cma"}) {
       collect(fmt::format("{} -n 2 --allow-run-as-root --bind-to core --mca btl_vader_single_copy_mechanism {} "
-                          "{}_mpi {} 2>/dev/null",
-                          MOETAX_MPIRUN, setting, program, tokens),
+                          "{} {} 2>/dev/null",
+                          MOETAX_MPIRUN, setting, MOETAX_MPI_PEER, tokens),
               fmt::format(", single copy {}", setting), times);
     }
 #endif

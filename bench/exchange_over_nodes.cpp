@@ -66,6 +66,17 @@ T take(Result<T> result) {
   if constexpr (!std::is_void_v<T>) return std::move(*result);
 }
 
+// The time of the slowest rank. Those that are done wait asleep: inside MPI they would take cores from the others.
+template <class Body>
+double timed_us(Collectives& collectives, Body body) {
+  MPI_Barrier(MPI_COMM_WORLD);
+  const std::int64_t start = now_ns();
+  body();
+  const double us = static_cast<double>(now_ns() - start) * 1e-3;
+  take(collectives.barrier("all done", Deadline::in_seconds(60)));
+  return slowest(us);
+}
+
 // One algorithm with its buffers.
 class Contestant {
  public:
@@ -84,14 +95,14 @@ class Contestant {
 
   std::string name() const { return to_string(algorithm_); }
 
-  void round(const RoutingTable& routing, int salt) {
+  void round(Collectives& collectives, const RoutingTable& routing, int salt) {
     refresh(hidden_.data(), hidden_.size(), static_cast<std::uint16_t>(salt));
     Dispatched sent;
-    const double there = time_us([&] {
+    const double there = timed_us(collectives, [&] {
       sent = take(exchange_.dispatch({hidden_.data(), DType::kBf16, tokens_, kNodeHidden}, routing));
     });
     bench::run_experts(sent.batch.rows.data, sent.batch.out.data, sent.batch.rows.bytes());
-    const double back = time_us([&] {
+    const double back = timed_us(collectives, [&] {
       take(exchange_.combine(std::move(sent.handle), routing, {}, {out_.data(), DType::kBf16, tokens_, kNodeHidden}));
     });
     if (salt < 0) return;
@@ -167,11 +178,11 @@ void compare(Communicator& comm, const Arguments& arguments, std::int64_t tokens
   AlltoallvExchange plain({comm.size(), kNodeExperts, kNodeTopK, kNodeHidden}, routing);
   std::vector<double> plain_us, plain_there_us;
   for (int round = -2; round < arguments.rounds; ++round) {
-    for (const auto& contestant : contestants) contestant->round(routing, round);
+    for (const auto& contestant : contestants) contestant->round(collectives, routing, round);
     plain.refresh_tokens(static_cast<std::uint16_t>(round));
-    const double there = time_us([&] { plain.dispatch(); });
+    const double there = timed_us(collectives, [&] { plain.dispatch(); });
     plain.run_experts();
-    const double back = time_us([&] { plain.combine(); });
+    const double back = timed_us(collectives, [&] { plain.combine(); });
     if (round < 0) continue;
     plain_us.push_back(there + back);
     plain_there_us.push_back(there);

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <utility>
 
 #include "moetax/base/clock.h"
 #include "moetax/base/observer.h"
@@ -57,27 +58,44 @@ class Call {
     observer_->exchanged(record_);
   }
 
-  // A span of kWire, which is also the record's transfer time.
-  class Wire {
+  // A span of kWire or kPack. The record's transfer time is that of its wire spans without what lies inside them: rows
+  // of the own rank are packed, and those of node mates pushed, while others are on their way.
+  class Work {
    public:
-    Wire(Call& call, const char* name)
-        : call_(call), span_(call.observer_, Part::kWire, name), start_ns_(call.observer_ ? now_ns() : 0) {}
-    ~Wire() {
-      if (call_.observer_) call_.record_.transfer_ns += now_ns() - start_ns_;
+    Work(Call& call, Part part, const char* name)
+        : call_(call),
+          wire_(part == Part::kWire),
+          span_(call.observer_, part, name),
+          start_ns_(call.observer_ ? now_ns() : 0),
+          outer_inside_ns_(std::exchange(call.inside_ns_, 0)) {}
+    ~Work() {
+      if (!call_.observer_) return;
+      const std::int64_t spent_ns = now_ns() - start_ns_;
+      if (wire_) call_.record_.transfer_ns += spent_ns - call_.inside_ns_;
+      call_.inside_ns_ = outer_inside_ns_ + spent_ns;
     }
-    Wire(const Wire&) = delete;
-    Wire& operator=(const Wire&) = delete;
+    Work(const Work&) = delete;
+    Work& operator=(const Work&) = delete;
 
    private:
     Call& call_;
+    bool wire_;
     Span span_;
     std::int64_t start_ns_;
+    std::int64_t outer_inside_ns_;
+  };
+  struct Wire : Work {
+    Wire(Call& call, const char* name) : Work(call, Part::kWire, name) {}
+  };
+  struct Pack : Work {
+    Pack(Call& call, const char* name) : Work(call, Part::kPack, name) {}
   };
 
  private:
   Observer* observer_;
   Span launch_;
   ExchangeRecord record_;
+  std::int64_t inside_ns_ = 0;  // of the innermost open Work, spent in others inside it
   std::atomic<std::int64_t> logical_ = 0, physical_ = 0, internode_ = 0;
 };
 

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "moetax/base/function_ref.h"
 #include "moetax/base/result.h"
 #include "moetax/exchange/exchange.h"
 #include "moetax/transport/communicator.h"
@@ -42,9 +43,9 @@ struct Carried {
 class Carrier {
  public:
   virtual ~Carrier() = default;
-  // Collective over all ranks. Every wait inside has `deadline_s`; kPeerFailed names who is missing. Allocates only
-  // when more is carried than ever before.
-  virtual Result<Carried> carry(Load& load, Operation operation, double deadline_s) = 0;
+  // Collective over all ranks. `meanwhile` is called once, when the first messages are under way. Every wait inside has
+  // `deadline_s`; kPeerFailed names who is missing. Allocates only when more is carried than ever before.
+  virtual Result<Carried> carry(Load& load, Operation operation, double deadline_s, FunctionRef<void()> meanwhile) = 0;
 };
 
 // What carriers need to know of the exchange.

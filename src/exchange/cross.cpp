@@ -21,12 +21,12 @@ void Exchange::Impl::plan_far(const RoutingTable& routing, State& layout) {
   far->plan(routing, far_offers, layout);
 }
 
-Result<void> Exchange::Impl::send_far(Call& call, State& layout, const Buffers& buffers, const Cargo& cargo) {
-  if (!far) return {};
+Result<void> Exchange::Impl::send_far(Call& call, State& layout, const Buffers& buffers, const Cargo& cargo,
+                                      FunctionRef<void()> meanwhile) {
   Call::Wire wire(call, "carry rows");
   const NodeRows node{&buffers.rows, &buffers.out, &buffers.gate};
-  MOETAX_ASSIGN(const Far::Moved moved,
-                far->dispatch(layout, cargo.rows, cargo.weights, cargo.new_layout, node, {call.name(), call.number()}));
+  MOETAX_ASSIGN(const Far::Moved moved, far->dispatch(layout, cargo.rows, cargo.weights, cargo.new_layout, node,
+                                                      {call.name(), call.number()}, meanwhile));
   const auto bytes = static_cast<std::int64_t>(row_bytes);
   call.moved({.logical = layout.far.destinations * bytes,
               .physical = (moved.carried.sent_rows + moved.handed_on) * bytes,

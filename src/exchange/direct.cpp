@@ -4,7 +4,7 @@
 namespace moetax {
 namespace {
 
-constexpr std::size_t kWindowPerPeer = 2;
+constexpr std::size_t kWindowPerPeer = 4;
 
 class Direct final : public StreamCarrier {
  public:

@@ -59,9 +59,10 @@ class Far {
     Carried carried;
     std::int64_t handed_on = 0;  // rows between this rank and node mates that it stands for or who stand for it
   };
-  // Tokens, or gradients with their gate weights, along the layout. `fresh`: its slots are not known at the stops yet.
+  // `meanwhile` runs once, while the first rows travel. Tokens, or gradients with their gate weights, along the layout.
+  // `fresh`: its slots are not known at the stops yet.
   Result<Moved> dispatch(DispatchLayout::State& layout, ConstRows tokens, const RoutingTable* weights, bool fresh,
-                         const NodeRows& node, Operation operation);
+                         const NodeRows& node, Operation operation, FunctionRef<void()> meanwhile);
   // The experts' results come back. `weighted`: two-level sums use the gate weights; d_gate travels if not.
   Result<Moved> combine(DispatchLayout::State& layout, bool weighted, const NodeRows& node, Operation operation);
   const std::byte* returned(std::int32_t row) const {

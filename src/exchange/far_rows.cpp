@@ -184,14 +184,14 @@ class CombineLoad final : public FarLoad {
 };
 
 Result<Far::Moved> Far::dispatch(DispatchLayout::State& layout, ConstRows tokens, const RoutingTable* weights,
-                                 bool fresh, const NodeRows& node, Operation operation) {
+                                 bool fresh, const NodeRows& node, Operation operation, FunctionRef<void()> meanwhile) {
   FarLayout& far = layout.far;
   if (weights) {
     for (std::size_t i = 0; i < far.choice.size(); ++i) far.out.weight[i] = weights->weight().data[far.choice[i]];
   }
   const bool travel = weights || (fresh && sums_per_node());
   DispatchLoad load(*this, far, tokens, fresh, travel, weights != nullptr, node);
-  MOETAX_ASSIGN(const Carried carried, carrier_->carry(load, operation, deadline_s_));
+  MOETAX_ASSIGN(const Carried carried, carrier_->carry(load, operation, deadline_s_, meanwhile));
   return Moved{carried, load.handed_on()};
 }
 
@@ -199,7 +199,7 @@ Result<Far::Moved> Far::combine(DispatchLayout::State& layout, bool weighted, co
                                 Operation operation) {
   if (!weighted) returned_gate_.resize(layout.far.choice.size());
   CombineLoad load(*this, layout.far, weighted, node);
-  MOETAX_ASSIGN(const Carried carried, carrier_->carry(load, operation, deadline_s_));
+  MOETAX_ASSIGN(const Carried carried, carrier_->carry(load, operation, deadline_s_, [] {}));
   return Moved{carried, load.handed_on()};
 }
 

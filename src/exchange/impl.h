@@ -142,7 +142,8 @@ struct Exchange::Impl {
   // What crosses between nodes, in cross.cpp. All do nothing on one node.
   Result<void> learn_far_counts(Call& call);
   void plan_far(const RoutingTable& routing, State& layout);
-  Result<void> send_far(Call& call, State& layout, const Buffers& buffers, const Cargo& cargo);
+  Result<void> send_far(Call& call, State& layout, const Buffers& buffers, const Cargo& cargo,
+                        FunctionRef<void()> meanwhile);
   Result<void> fetch_far(Call& call, State& layout, const Buffers& buffers, bool weighted);
   Result<void> check_weights(const State& layout, const RoutingTable& routing) const;
   void take_far_gradients(const State& layout, MatrixView<float> d_weight) const;

@@ -5,8 +5,8 @@
 namespace moetax {
 namespace {
 
-// Chunks under way in each direction: one travels while the next is packed.
-constexpr std::size_t kWindow = 2;
+// Chunks under way in each direction: enough that the link has work while a rank packs or is off its core.
+constexpr std::size_t kWindow = 8;
 
 class Pairwise final : public StreamCarrier {
  public:

@@ -94,7 +94,7 @@ void pull(Call& call, const DispatchLayout::State& layout, Body body) {
     Call::Wire wire(call, "pull rows");
     body();
   } else {
-    Span span(call.observer(), Part::kPack, "sum rows");
+    Call::Pack pack(call, "sum rows");
     body();
   }
 }

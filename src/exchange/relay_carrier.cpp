@@ -20,7 +20,7 @@ void RelayCarrier::find_phases() {
   }
 }
 
-Result<Carried> RelayCarrier::carry(Load& load, Operation operation, double deadline_s) {
+Result<Carried> RelayCarrier::carry(Load& load, Operation operation, double deadline_s, FunctionRef<void()> meanwhile) {
   Carried carried;
   held_.clear();
   for (int phase = 1; phase <= phases_; ++phase) {
@@ -29,7 +29,11 @@ Result<Carried> RelayCarrier::carry(Load& load, Operation operation, double dead
       pack(load, part);
       carried.sent_rows += part.size.rows;
     }
-    MOETAX_TRY(swap(operation, Deadline::in_seconds(deadline_s)));
+    start_swap();
+    if (phase == 1) meanwhile();
+    if (!messages_.empty()) {
+      MOETAX_TRY(setup_.comm->finish(messages_, operation, Deadline::in_seconds(deadline_s)));
+    }
     held_.clear();
     for (const Part& part : in_) {
       carried.received_rows += part.size.rows;
@@ -94,7 +98,7 @@ void RelayCarrier::unpack(Load& load, const Part& part) {
   if (part.size.rows > 0) load.unpack_rows(part.from, 0, part.size.rows, in + part.size.header_bytes);
 }
 
-Result<void> RelayCarrier::swap(Operation operation, Deadline deadline) {
+void RelayCarrier::start_swap() {
   messages_.clear();
   for (const Rank peer : nodes().far()) {
     const auto idx = static_cast<std::size_t>(peer);
@@ -105,9 +109,6 @@ Result<void> RelayCarrier::swap(Operation operation, Deadline deadline) {
       messages_.push_back(setup_.comm->send(peer, std::span(out_buffer_[idx]).first(out_bytes_[idx])));
     }
   }
-  if (messages_.empty()) return {};
-  MOETAX_TRY(setup_.comm->finish(messages_, operation, deadline));
-  return {};
 }
 
 }  // namespace moetax

@@ -11,7 +11,7 @@ namespace moetax {
 // receives for others until the next phase. Which bundles meet in which message, and where, all ranks work out alike.
 class RelayCarrier : public Carrier {
  public:
-  Result<Carried> carry(Load& load, Operation operation, double deadline_s) override;
+  Result<Carried> carry(Load& load, Operation operation, double deadline_s, FunctionRef<void()> meanwhile) override;
 
  protected:
   explicit RelayCarrier(const CarrierSetup& setup);
@@ -34,7 +34,7 @@ class RelayCarrier : public Carrier {
   void find_parts(const Load& load, int phase);
   void pack(const Load& load, const Part& part);
   void unpack(Load& load, const Part& part);
-  Result<void> swap(Operation operation, Deadline deadline);
+  void start_swap();
 
   CarrierSetup setup_;
   int phases_ = 0;

@@ -16,19 +16,25 @@ constexpr std::int64_t kTokenGrain = 16;
 
 Result<Dispatched> Exchange::Impl::send(Call& call, std::shared_ptr<State> layout, std::shared_ptr<Buffers> buffers,
                                         const Cargo& cargo) {
-  if (cargo.pushes) {
-    // Peers come first: they can use the rows while this rank still packs its own.
-    push_rows(call, *layout, *buffers, cargo.rows);
-    if (cargo.weights) push_weights(*layout, *buffers, *cargo.weights);
-  } else {
-    count_offered(call, *layout);
-  }
   // Two-level, a rank also writes rows that crossed into its node mates' memory.
   const bool hands_on = far && far->sums_per_node();
-  if (cargo.pushes && !hands_on) post_near(Channel::kRows, call.number());
-  MOETAX_TRY(send_far(call, *layout, *buffers, cargo));
+  const auto inside_node = [&] {
+    if (cargo.pushes) {
+      // Peers come first: they can use the rows while this rank still packs its own.
+      push_rows(call, *layout, *buffers, cargo.rows);
+      if (cargo.weights) push_weights(*layout, *buffers, *cargo.weights);
+      if (!hands_on) post_near(Channel::kRows, call.number());
+    } else {
+      count_offered(call, *layout);
+    }
+    pack_rows(call, *layout, *buffers, cargo.rows);
+  };
+  if (far) {
+    MOETAX_TRY(send_far(call, *layout, *buffers, cargo, inside_node));
+  } else {
+    inside_node();
+  }
   if (hands_on) post_near(Channel::kRows, call.number());
-  pack_rows(call, *layout, *buffers, cargo.rows);
   MOETAX_TRY(await(call, Channel::kRows, hands_on ? far->nodes().near() : pushers, Part::kWire));
   if (cargo.new_layout) take_copy_lists(*layout);
   copy_rows(call, *layout, *buffers);
@@ -98,7 +104,7 @@ void Exchange::Impl::push_weights(const State& layout, const Buffers& buffers, c
 }
 
 void Exchange::Impl::pack_rows(Call& call, const State& layout, const Buffers& buffers, ConstRows rows) const {
-  Span span(call.observer(), Part::kPack, "pack rows");
+  Call::Pack pack(call, "pack rows");
   const int topk = options.topk;
   const Store store = store_for(layout.tokens * topk);
   std::byte* own_rows = buffers.rows.local();
@@ -131,7 +137,7 @@ void Exchange::Impl::take_copy_lists(State& layout) const {
 
 void Exchange::Impl::copy_rows(Call& call, const State& layout, const Buffers& buffers) const {
   if (layout.num_copies == 0) return;
-  Span span(call.observer(), Part::kPack, "copy rows");
+  Call::Pack pack(call, "copy rows");
   const Store store = store_for(layout.rows);
   std::byte* rows = buffers.rows.local();
   const auto row = [&](std::int32_t idx) { return rows + static_cast<std::size_t>(idx) * row_bytes; };

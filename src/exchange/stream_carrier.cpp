@@ -6,8 +6,9 @@
 namespace moetax {
 namespace {
 
-// Large enough that its start-up does not count, small enough to pack one while another travels.
-constexpr std::size_t kChunkBytes = std::size_t{256} << 10;
+// Below 64 KiB, from where on MPI over TCP asks the receiver before it sends: on a busy machine the answers take longer
+// than the rows. Measured on 1 Gbit/s: 92 % of the link in chunks of 60 KiB, 83 % in chunks of 128 or 256 KiB.
+constexpr std::size_t kChunkBytes = std::size_t{60} << 10;
 
 }  // namespace
 
@@ -40,16 +41,18 @@ void StreamCarrier::append_chunks(const BundleSize& size, Rank peer, std::vector
   for (std::int64_t idx = 0; chunk_of(size, peer, idx, chunk); ++idx) chunks.push_back(chunk);
 }
 
-Result<Carried> StreamCarrier::carry(Load& load, Operation operation, double deadline_s) {
+Result<Carried> StreamCarrier::carry(Load& load, Operation operation, double deadline_s,
+                                     FunctionRef<void()> meanwhile) {
   sends_.clear();
   receives_.clear();
   order_sends(load, sends_);
   order_receives(load, receives_);
   Carried carried;
   auto next_send = sends_.begin(), next_receive = receives_.begin();
-  while (true) {
+  for (bool first = true;; first = false) {
     for (; next_receive != receives_.end() && !free_in_.empty(); ++next_receive) receive(*next_receive);
     for (; next_send != sends_.end() && !free_out_.empty(); ++next_send) send(load, *next_send);
+    if (first) meanwhile();
     if (open_.empty()) return carried;
     MOETAX_ASSIGN(const std::size_t idx, finish_one(operation, Deadline::in_seconds(deadline_s)));
     const Open done = open_[idx];

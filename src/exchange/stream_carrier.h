@@ -12,7 +12,7 @@ namespace moetax {
 // Which bundles go first is the order in which chunks are started: that is all pairwise and direct differ in.
 class StreamCarrier : public Carrier {
  public:
-  Result<Carried> carry(Load& load, Operation operation, double deadline_s) override;
+  Result<Carried> carry(Load& load, Operation operation, double deadline_s, FunctionRef<void()> meanwhile) override;
 
  protected:
   struct Chunk {

@@ -16,7 +16,9 @@ install(FILES "${PROJECT_BINARY_DIR}/moetaxConfig.cmake" "${PROJECT_BINARY_DIR}/
 file(RELATIVE_PATH MOETAX_PC_TO_PREFIX "/prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/prefix")
 configure_file("${PROJECT_SOURCE_DIR}/cmake/moetax.pc.in" "${PROJECT_BINARY_DIR}/moetax.pc.gen" @ONLY)
 file(GENERATE OUTPUT "${PROJECT_BINARY_DIR}/moetax.pc" INPUT "${PROJECT_BINARY_DIR}/moetax.pc.gen")
-install(FILES "${PROJECT_SOURCE_DIR}/schema/bill.schema.json" DESTINATION "${CMAKE_INSTALL_DATADIR}/moetax")
+install(FILES "${PROJECT_SOURCE_DIR}/schema/bill.schema.json" "${PROJECT_SOURCE_DIR}/schema/machine.schema.json"
+  DESTINATION "${CMAKE_INSTALL_DATADIR}/moetax")
 install(FILES "${PROJECT_SOURCE_DIR}/README.md" "${PROJECT_SOURCE_DIR}/LICENSE" "${PROJECT_SOURCE_DIR}/docs/bill.md"
+  "${PROJECT_SOURCE_DIR}/docs/exchange.md" "${PROJECT_SOURCE_DIR}/docs/calibrate.md"
   DESTINATION "${CMAKE_INSTALL_DOCDIR}")
 install(FILES "${PROJECT_BINARY_DIR}/moetax.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")

@@ -20,13 +20,14 @@ struct Verb {
 constexpr Verb kVerbs[] = {
     {"bench", "run a Mixture-of-Experts layer under expert parallelism here and print its bill",
      moetax::cli::cmd_bench},
+    {"calibrate", "measure what moving bytes between ranks costs, for machine.json", moetax::cli::cmd_calibrate},
     {"info", "what this machine and this build can do, and why not", moetax::cli::cmd_info},
 };
 
 int usage(std::FILE* to) {
   std::fprintf(to, "moetax measures, explains and cuts the synchronisation tax of Mixture-of-Experts models.\n\n");
   std::fprintf(to, "usage: moetax <verb> [options]      moetax <verb> --help\n\n");
-  for (const Verb& verb : kVerbs) std::fprintf(to, "  %-8s %s\n", verb.name, verb.what);
+  for (const Verb& verb : kVerbs) std::fprintf(to, "  %-10s %s\n", verb.name, verb.what);
   return to == stdout ? 0 : 2;
 }
 

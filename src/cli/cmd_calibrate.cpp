@@ -73,7 +73,7 @@ std::string to_text(const MeasuredLink& link, const LinkCost& cost) {
   std::string text = fmt::format("{}: {}\n", link.name, link.what);
   for (const LinkPiece& piece : cost.pieces) {
     // A piece in which size costs nothing that could be measured has no bandwidth to speak of.
-    const std::string bandwidth = piece.bytes_per_us >= kLinkNoLimit
+    const std::string bandwidth = piece.bytes_per_us > 0.99 * kLinkNoLimit
                                       ? "whatever the size"
                                       : fmt::format("+ bytes / {:.3g} GB/s", piece.bytes_per_us * 1e-3);
     text +=

@@ -172,6 +172,7 @@ void compare(Communicator& comm, const Arguments& arguments, std::int64_t tokens
   Collectives collectives = take(Collectives::create(comm, Deadline::in_seconds(60)));
   const RoutingTable routing = routes(comm.rank(), tokens, arguments.hot);
   std::vector<std::unique_ptr<Contestant>> contestants;
+  contestants.reserve(kNumExchangeAlgorithms);
   for (int i = 0; i < kNumExchangeAlgorithms; ++i) {
     contestants.push_back(std::make_unique<Contestant>(comm, static_cast<ExchangeAlgorithm>(i), tokens));
   }

@@ -32,6 +32,7 @@ struct Typed {
 // In the order of the values.
 std::vector<std::string> exchange_names() {
   std::vector<std::string> names;
+  names.reserve(kNumExchangeAlgorithms);
   for (int i = 0; i < kNumExchangeAlgorithms; ++i) names.emplace_back(to_string(static_cast<ExchangeAlgorithm>(i)));
   return names;
 }

@@ -18,8 +18,8 @@ namespace moetax {
 const dnnl::engine& cpu_engine();
 
 // Sets the team size of OpenMP regions started by this thread for the lifetime of the object. oneDNN takes its number
-// of threads from there when it builds and when it runs, splits the work by it, and leaves out the shares of threads that
-// the runtime then refuses. So nothing here is asked for that could be refused: sizes stay below the thread limit
+// of threads from there when it builds and when it runs, splits the work by it, and leaves out the shares of threads
+// that the runtime then refuses. So nothing here is asked for that could be refused: sizes stay below the thread limit
 // (OMP_THREAD_LIMIT), teams may not shrink (OMP_DYNAMIC), and a region inside the caller's own gets its team too.
 class ScopedTeam {
  public:

@@ -53,7 +53,7 @@ std::vector<double> rows_of_replica(const std::vector<std::int64_t>& tokens, con
   for (std::size_t rank = begin; rank < end; ++rank) {
     double sum = 0;
     for (int i = 0; i < config.experts_per_rank[rank]; ++i) {
-      const auto expert = static_cast<std::size_t>(first[rank] + i);
+      const std::size_t expert = static_cast<std::size_t>(first[rank]) + static_cast<std::size_t>(i);
       if (expert < tokens.size()) sum += static_cast<double>(tokens[expert]);
     }
     rows.push_back(sum);

@@ -43,7 +43,7 @@ Collectives::Collectives(Communicator& comm, Window scratch)
     : comm_(&comm), scratch_(std::move(scratch)), nodes_(comm) {
   if (nodes_.num_nodes() == 1) return;
   far_.resize(static_cast<std::size_t>(comm.size()) * kSlotBytes);
-  room_.resize(kChunkFloats);
+  room_.resize(kChunkFloats + static_cast<std::size_t>(nodes_.num_nodes()));  // pieces differ by one
   messages_.reserve(2 * static_cast<std::size_t>(comm.size()));
 }
 

@@ -8,12 +8,14 @@ namespace {
 
 // Copies between a ring position and plain bytes; `bytes` is at most the ring's size.
 void put(Pipe& pipe, std::uint64_t position, const void* from, std::size_t bytes) {
+  if (bytes == 0) return;
   const std::size_t at = position % Pipe::kBytes, first = std::min(bytes, Pipe::kBytes - at);
   std::memcpy(pipe.data + at, from, first);
   if (first < bytes) std::memcpy(pipe.data, static_cast<const std::byte*>(from) + first, bytes - first);
 }
 
 void get(const Pipe& pipe, std::uint64_t position, void* to, std::size_t bytes) {
+  if (bytes == 0) return;
   const std::size_t at = position % Pipe::kBytes, first = std::min(bytes, Pipe::kBytes - at);
   std::memcpy(to, pipe.data + at, first);
   if (first < bytes) std::memcpy(static_cast<std::byte*>(to) + first, pipe.data, bytes - first);

@@ -26,7 +26,7 @@ bool Places::several_nodes() const {
 }
 
 std::string Places::text(std::span<const Rank> world_ranks) const {
-  const std::string ranks = format_ranks(world_ranks);
+  std::string ranks = format_ranks(world_ranks);
   if (!several_nodes() || several_nodes(world_ranks)) return ranks;
   const Node node = node_of(world_ranks.front());
   if (host_of_.empty()) return fmt::format("{} (node {})", ranks, node);

@@ -32,7 +32,7 @@ struct End {
   std::int32_t detail = 0;                // exit status (kFinished) or signal (kKilled), 0 if unknown
   Rank culprit = kNoRank;                 // kFailed: the rank at fault, this one or another
   ErrorCode code = ErrorCode::kInternal;  // kFailed
-  std::array<char, 1012> message{};       // kFailed
+  std::array<char, 1004> message{};       // kFailed; fills the cache line
 };
 
 // Zero-filled memory is a rank that is alive, awake, and has entered nothing.

@@ -30,7 +30,7 @@ struct RankOutcome {
   int exit_status = 0;
   int signal = 0;
   bool given_up = false;            // killed by the launcher when `linger_s` had passed: a consequence, not the cause
-  std::optional<Error> error = {};  // what it told the others by fail(), its message cut to 1011 bytes
+  std::optional<Error> error = {};  // what it told the others by fail(), its message cut to 1003 bytes
 };
 
 // Forks one process per rank, runs body(comm) in each, and waits for all. The children exit with body's return value

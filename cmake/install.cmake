@@ -4,6 +4,12 @@ include(CMakePackageConfigHelpers)
 set(MOETAX_CMAKE_DIR "${CMAKE_INSTALL_LIBDIR}/cmake/moetax")
 install(TARGETS moetax EXPORT moetaxTargets ARCHIVE FILE_SET HEADERS)
 install(TARGETS moetax_cli RUNTIME)
+if(MPI_CXX_FOUND)
+  install(TARGETS moetax_transport_mpi LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}/moetax")
+  # A set of its own, so that those who do not link moetax::mpi need no MPI.
+  install(TARGETS moetax_mpi EXPORT moetaxMpiTargets ARCHIVE FILE_SET HEADERS)
+  install(EXPORT moetaxMpiTargets NAMESPACE moetax:: DESTINATION "${MOETAX_CMAKE_DIR}")
+endif()
 install(EXPORT moetaxTargets NAMESPACE moetax:: DESTINATION "${MOETAX_CMAKE_DIR}")
 
 configure_package_config_file("${PROJECT_SOURCE_DIR}/cmake/moetaxConfig.cmake.in"

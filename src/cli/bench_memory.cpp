@@ -20,7 +20,13 @@ double kernel_bytes(bool backward, bool tiled, int threads) {
   return (backward ? 65.0 + 14.0 * threads : 28.0 + 9.0 * threads) * kMiB;
 }
 
-// The sizes of a run as numbers to multiply. All terms below are of one layer, all ranks together.
+double tokens_here(const BenchOptions& options) {
+  double tokens = 0;
+  for (const Rank rank : options.here) tokens += static_cast<double>(options.tokens[static_cast<std::size_t>(rank)]);
+  return tokens;
+}
+
+// The sizes of a run as numbers to multiply. All terms below are of one layer, all ranks of this node together.
 struct Sizes {
   Sizes(const BenchOptions& options, bool native_bf16)
       : h(static_cast<double>(options.model.hidden)),
@@ -29,17 +35,19 @@ struct Sizes {
         experts(options.model.router.experts),
         topk(options.model.router.topk),
         element(static_cast<double>(size_of(options.dtype))),
-        ranks(options.ranks),
+        ranks(static_cast<double>(options.here.size())),
         nodes(options.nodes),
         passes_on(options.exchange == ExchangeAlgorithm::kRing || options.exchange == ExchangeAlgorithm::kMesh2d),
-        replicas(options.ep_size > 0 ? ranks / options.ep_size : 1.0),
-        tokens(static_cast<double>(options.total_tokens())),
+        replicas(options.ep_size > 0 ? static_cast<double>(options.ranks) / options.ep_size : 1.0),
+        tokens(tokens_here(options)),
         choices(tokens * topk),
         backward(options.backward),
         recompute(options.activations == Activations::kRecompute),
         kernels(kernel_bytes(backward, options.dtype == DType::kBf16 && !native_bf16, options.threads)) {
     const LayerElements layer = layer_elements(options.model);
-    expert_elements = replicas * experts * layer.expert;
+    const int ep_size = options.ep_size > 0 ? options.ep_size : options.ranks;
+    const ExpertPlacement placement{options.model.router.experts, ep_size};
+    for (const Rank rank : options.here) expert_elements += placement.count(rank % ep_size) * layer.expert;
     replicated_elements = ranks * layer.replicated;
   }
 
@@ -101,7 +109,8 @@ double common_bytes(const Sizes& s) {
 // The ledgers' reserved memory, and what rank 0 copies of it on the way to the bill.
 double ledger_bytes(const BenchOptions& options) {
   const double records = static_cast<double>(options.recorded_steps()) * options.exchanges_per_step();
-  return options.ranks * records * static_cast<double>(5 * sizeof(LedgerExchange) + 8 * sizeof(LedgerWait));
+  return static_cast<double>(options.here.size()) * records *
+         static_cast<double>(5 * sizeof(LedgerExchange) + 8 * sizeof(LedgerWait));
 }
 
 }  // namespace

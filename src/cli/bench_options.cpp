@@ -25,7 +25,7 @@ struct Typed {
   std::string dtype = "bf16";
   std::string exchange = to_string(ExchangeAlgorithm::kFlat);
   bool recompute = false;
-  std::optional<int> threads;
+  std::optional<int> ranks, threads;
   std::vector<std::string> delays;
 };
 
@@ -57,9 +57,10 @@ void declare_model(CLI::App& app, Typed& typed) {
 }
 
 void declare_run(CLI::App& app, BenchOptions& options, Typed& typed) {
-  app.add_option("--ranks", options.ranks, "expert-parallel ranks, one process each")->capture_default_str();
-  app.add_option("--nodes", options.nodes, "treat the ranks as if they were on so many nodes, which share no memory")
-      ->capture_default_str();
+  app.add_option("--ranks", typed.ranks,
+                 "expert-parallel ranks, one process each (default 2; under mpirun its number)");
+  app.add_option("--nodes", options.nodes_by_decree,
+                 "treat the ranks as if they were on so many nodes, which share no memory (default: as they are)");
   app.add_option("--exchange", typed.exchange, "how rows travel between nodes: flat, direct, ring, mesh2d or two-level")
       ->check(CLI::IsMember(exchange_names()))
       ->capture_default_str();
@@ -139,7 +140,17 @@ Result<ModelShape> resolve_model(const Typed& typed) {
   return model;
 }
 
-Result<void> check_counts(const BenchOptions& options) {
+Result<int> resolve_ranks(const std::optional<int>& typed, const std::optional<LaunchedRank>& launched) {
+  if (!launched) return typed.value_or(2);
+  if (launched->ranks == 0 && !typed) {
+    return fail(ErrorCode::kUsage, "the launcher does not say how many ranks it started: give --ranks");
+  }
+  if (launched->ranks == 0 || !typed || *typed == launched->ranks) return typed.value_or(launched->ranks);
+  return fail(ErrorCode::kUsage, fmt::format("--ranks {}: the launcher started {}; leave it out, or make them agree",
+                                             *typed, launched->ranks));
+}
+
+Result<void> check_counts(const BenchOptions& options, int least_threads) {
   constexpr int kMaxRanks = 256;
   const auto in_range = [](const char* name, std::int64_t value, std::int64_t low, std::int64_t high) -> Result<void> {
     if (value >= low && value <= high) return {};
@@ -155,7 +166,7 @@ Result<void> check_counts(const BenchOptions& options) {
   MOETAX_TRY(in_range("--layers", options.layers, 1, 1024));
   MOETAX_TRY(in_range("--steps", options.steps, 1, 1000000));
   MOETAX_TRY(in_range("--warmup", options.warmup, 0, 1000000));
-  MOETAX_TRY(in_range("--threads", options.threads, 1, 1024));
+  MOETAX_TRY(in_range("--threads", options.threads, least_threads, 1024));
   if (options.ep_size > 0 && options.ranks % options.ep_size != 0) {
     return fail(ErrorCode::kUsage,
                 fmt::format("--ep-size {} does not divide --ranks {}", options.ep_size, options.ranks));
@@ -210,7 +221,8 @@ LayerConfig BenchOptions::layer_config() const {
           .dtype = dtype};
 }
 
-Result<std::optional<BenchOptions>> parse_bench_options(int argc, char** argv, int cores) {
+Result<std::optional<BenchOptions>> parse_bench_options(int argc, char** argv, int cores,
+                                                        const std::optional<LaunchedRank>& launched) {
   BenchOptions options;
   Typed typed;
   CLI::App app("Runs a Mixture-of-Experts layer under expert parallelism on this machine and prints its bill.",
@@ -222,15 +234,19 @@ Result<std::optional<BenchOptions>> parse_bench_options(int argc, char** argv, i
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp& help) {
-    std::fputs(app.help().c_str(), stdout);
+    if (!launched || launched->rank == 0) std::fputs(app.help().c_str(), stdout);
     return std::optional<BenchOptions>();
   } catch (const CLI::ParseError& error) {
     return fail(ErrorCode::kUsage, fmt::format("bench: {} (moetax bench --help lists the options)", error.what()));
   }
   MOETAX_ASSIGN(options.model, resolve_model(typed));
-  options.threads = typed.threads.value_or(std::max(1, cores / std::max(1, options.ranks)));
+  MOETAX_ASSIGN(options.ranks, resolve_ranks(typed.ranks, launched));
+  options.nodes = options.nodes_by_decree.value_or(1);
+  options.threads = typed.threads.value_or(launched ? 0 : std::max(1, cores / std::max(1, options.ranks)));
   options.activations = typed.recompute ? Activations::kRecompute : Activations::kKeep;
-  MOETAX_TRY(check_counts(options));
+  MOETAX_TRY(check_counts(options, launched && !typed.threads ? 0 : 1));
+  options.here.resize(static_cast<std::size_t>(options.ranks));
+  std::iota(options.here.begin(), options.here.end(), 0);
   MOETAX_ASSIGN(options.tokens, parse_tokens(typed.tokens, options.ranks));
   MOETAX_ASSIGN(options.delay_ms, parse_delays(typed.delays, options.ranks));
   const std::vector<std::string> names = exchange_names();

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/launched.h"
 #include "moetax/base/result.h"
 #include "moetax/layer/moe_layer.h"
 #include "moetax/model/shape.h"
@@ -24,8 +25,9 @@ struct BenchOptions {
   int steps = 10;
   int warmup = 2;
   std::uint64_t seed = 1;
-  int threads = 1;  // per rank
-  int nodes = 1;    // the ranks are treated as if they were on so many
+  int threads = 1;  // per rank; 0: of a launched job, as many as its part of the node's cores, see settle()
+  int nodes = 1;    // that the ranks are on, or are treated as if they were (--nodes)
+  std::optional<int> nodes_by_decree;
   ExchangeAlgorithm exchange = ExchangeAlgorithm::kFlat;
   std::string routing = "router";
   std::vector<double> delay_ms;  // one per rank, 0: none
@@ -35,6 +37,11 @@ struct BenchOptions {
 
   std::int64_t first_token(Rank rank) const;  // global index of the rank's first token
   std::int64_t total_tokens() const;
+  // Of this node: its ranks, and whether the launcher gave each cores of its own.
+  std::vector<Rank> here;
+  bool bound_by_launcher = false;
+  std::vector<std::string> hosts;  // by node, of a launched job
+
   int ranks_per_node() const { return (ranks + nodes - 1) / nodes; }
   LayerConfig layer_config() const;
   int exchanges_per_step() const;  // of one rank, at most
@@ -42,7 +49,8 @@ struct BenchOptions {
 };
 
 // kUsage: options that contradict each other, with both named. When the user asked for help it was printed and the
-// result holds nothing.
-Result<std::optional<BenchOptions>> parse_bench_options(int argc, char** argv, int cores);
+// result holds nothing. Under a launcher the job has its size, and only rank 0 prints.
+Result<std::optional<BenchOptions>> parse_bench_options(int argc, char** argv, int cores,
+                                                        const std::optional<LaunchedRank>& launched = std::nullopt);
 
 }  // namespace moetax::cli

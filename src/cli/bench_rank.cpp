@@ -79,7 +79,11 @@ class RankBench {
 Result<RankBench> RankBench::create(const BenchOptions& options, const RoutingSource& routes, Communicator& world,
                                     Ledger& ledger, const Progress& progress) {
   RankBench bench(options, routes, world, ledger);
-  ledger.record().pinning = pin_rank(world.rank(), world.size(), options.threads);
+  const auto place = std::find(options.here.begin(), options.here.end(), world.rank()) - options.here.begin();
+  ledger.record().pinning =
+      options.bound_by_launcher
+          ? "as the launcher did"
+          : pin_rank(static_cast<Rank>(place), static_cast<int>(options.here.size()), options.threads);
   MOETAX_TRY(bench.make_layers(world, progress));
   MOETAX_TRY(bench.make_tokens());
   return bench;
@@ -223,6 +227,7 @@ Result<void> RankBench::record_routing() {
 void RankBench::complete(RankLedger& record) const {
   record.rank = rank_;
   record.node = parallel_->world().node_of(rank_);
+  record.clock_offset_ns = -parallel_->world().clock_offset_ns(0);
   for (const MoeLayer& layer : layers_) {
     std::vector<std::int64_t> counts(static_cast<std::size_t>(options_->model.router.experts));
     const auto chosen = layer.routing().expert();

@@ -1,15 +1,20 @@
-// moetax bench: the layer runs here, one process a rank, and prints its bill.
+// moetax bench: the layer runs here, or wherever a launcher started ranks, one process a rank, and prints its bill.
 #include <fmt/format.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <new>
+#include <thread>
 
 #include "cli/bench_memory.h"
 #include "cli/bench_options.h"
+#include "cli/bench_place.h"
 #include "cli/bench_rank.h"
 #include "cli/cli.h"
+#include "cli/launched.h"
+#include "cli/mpi_plugin.h"
 #include "cli/rank_errors.h"
 #include "cli/registry.h"
 #include "cli/routing_record.h"
@@ -46,6 +51,7 @@ Bill describe_run(const BenchOptions& options, const HostInfo& host, const Trans
   config.transport = transport.name;
   config.exchange = exchange.name;
   config.nodes = options.nodes;
+  config.hosts = options.hosts;
   config.routing = options.routing;
   config.backward = options.backward;
   config.recompute = options.activations == Activations::kRecompute;
@@ -101,51 +107,102 @@ Result<std::optional<BenchOutcome>> run_rank(const BenchOptions& options, const 
   }
 }
 
-int rank_body(const BenchOptions& options, const RoutingSource& routes, const Bill& bill, const RankErrors& errors,
-              Communicator& world) {
-  auto outcome = run_rank(options, routes, bill, world);
-  if (!outcome) {
-    errors.send(outcome.error());
-    return exit_code(outcome.error().code);
-  }
-  if (!*outcome) return 0;
-  const Result<int> delivered = deliver(options, **outcome);
-  if (delivered) return *delivered;
-  errors.send(delivered.error());
-  return exit_code(delivered.error().code);
-}
+// What every rank needs to run.
+struct Prepared {
+  BenchOptions options;
+  RoutingSource routes;
+  Bill bill;
+};
 
-Result<int> run(int argc, char** argv) {
-  const HostInfo host = probe_host();
-  MOETAX_ASSIGN(const auto parsed, parse_bench_options(argc, argv, host.cores));
-  if (!parsed) return 0;
-  const BenchOptions& options = *parsed;
+Result<Prepared> prepare(BenchOptions options, const HostInfo& host, const TransportEntry& transport, bool writes) {
   if (!options.fail_on.empty()) MOETAX_TRY(parse_threshold(options.fail_on));
   const RouterConfig& router = options.model.router;
-  MOETAX_ASSIGN(const RoutingSource routes,
-                RoutingSource::open(options.routing, router.experts, router.topk, options.seed));
+  auto routes = RoutingSource::open(options.routing, router.experts, router.topk, options.seed);
+  if (!routes) return Unexpected(std::move(routes.error()));
   MOETAX_TRY(check_memory(options, host));
-  for (const std::string* path : {&options.json_path, &options.trace_path}) MOETAX_TRY(check_writable(*path));
-  if (!options.record_routing_path.empty()) MOETAX_TRY(check_recordable(options.record_routing_path));
-  const TransportEntry& transport = transports().front();
+  if (writes) {
+    for (const std::string* path : {&options.json_path, &options.trace_path}) MOETAX_TRY(check_writable(*path));
+    if (!options.record_routing_path.empty()) MOETAX_TRY(check_recordable(options.record_routing_path));
+  }
   const ExchangeEntry& exchange = exchange_entry(options.exchange);
-  MOETAX_TRY(transport.probe());
+  MOETAX_ASSIGN(const std::string found, transport.probe());
   MOETAX_TRY(exchange.probe());
-  MOETAX_ASSIGN(const RankErrors errors, RankErrors::open());
-  const Bill bill = describe_run(options, host, transport, exchange);
-  MOETAX_ASSIGN(
-      const auto outcomes,
-      transport.start(
-          {.ranks = options.ranks, .ranks_per_node = options.ranks_per_node(), .linger_s = options.deadline_s},
-          [&](Communicator& world) { return rank_body(options, routes, bill, errors, world); }));
-  if (const auto cause = errors.cause(outcomes)) return report_error(*cause);
+  Bill bill = describe_run(options, host, transport, exchange);
+  bill.mpi = found;
+  return Prepared{std::move(options), std::move(*routes), std::move(bill)};
+}
+
+// The others are told of an error, which is how it comes to the user.
+int told(Communicator& world, Error error) {
+  if (!error.where.empty()) error.message = fmt::format("{}: {}", error.where, error.message);
+  world.fail(error);
+  return exit_code(error.code);
+}
+
+int rank_body(const Prepared& prepared, Communicator& world) {
+  auto outcome = run_rank(prepared.options, prepared.routes, prepared.bill, world);
+  if (!outcome) return told(world, outcome.error());
+  if (!*outcome) return 0;
+  const Result<int> delivered = deliver(prepared.options, **outcome);
+  return delivered ? *delivered : told(world, delivered.error());
+}
+
+// The ranks are started from here.
+Result<int> run_here(int argc, char** argv) {
+  const HostInfo host = probe_host();
+  MOETAX_ASSIGN(auto parsed, parse_bench_options(argc, argv, host.cores));
+  if (!parsed) return 0;
+  const TransportEntry& transport = transports().front();
+  MOETAX_ASSIGN(const Prepared prepared, prepare(std::move(*parsed), host, transport, true));
+  const BenchOptions& options = prepared.options;
+  MOETAX_ASSIGN(const auto outcomes, transport.start({.ranks = options.ranks,
+                                                      .ranks_per_node = options.ranks_per_node(),
+                                                      .linger_s = options.deadline_s},
+                                                     [&](Communicator& world) { return rank_body(prepared, world); }));
+  if (const auto cause = cause_of(outcomes)) return report_error(*cause);
   return outcomes[0].exit_status;
+}
+
+// This process is one of the ranks. Whatever goes wrong on any of them is said once, by rank 0.
+int run_launched(int argc, char** argv, const LaunchedRank& launched) {
+  const HostInfo host = probe_host();
+  auto parsed = parse_bench_options(argc, argv, host.cores, launched);
+  if (parsed && !*parsed) return 0;
+  const auto plugin = mpi_plugin();
+  if (!plugin) {  // they cannot talk to each other
+    if (launched.rank == 0) return report_error(plugin.error());
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));  // launchers end all when one has failed
+    return exit_code(plugin.error().code);
+  }
+  MpiRun job;
+  if (parsed) job.deadline_s = (*parsed)->deadline_s;
+  if (parsed && (*parsed)->nodes_by_decree) job.ranks_per_node = (*parsed)->ranks_per_node();
+  const auto body = [&](Communicator& world) {
+    if (!parsed) return told(world, parsed.error());
+    if (auto settled = settle(**parsed, host.cores, world); !settled) return told(world, settled.error());
+    const auto prepared = prepare(std::move(**parsed), host, mpi_transport(), world.rank() == 0);
+    return prepared ? rank_body(*prepared, world) : told(world, prepared.error());
+  };
+  const auto report = [](const std::vector<RankOutcome>& outcomes) {
+    if (const auto cause = cause_of(outcomes)) report_error(*cause);
+    std::fflush(nullptr);
+  };
+  const auto outcomes = (*plugin)->run(job, body, report);
+  if (!outcomes) {
+    (*plugin)->leave(report_error(outcomes.error()), false);
+    return exit_code(outcomes.error().code);
+  }
+  const auto cause = cause_of(*outcomes);
+  const int status = cause ? exit_code(cause->code) : (*outcomes)[0].exit_status;
+  (*plugin)->leave(status, !cause);
+  return status;
 }
 
 }  // namespace
 
 int cmd_bench(int argc, char** argv) {
-  const Result<int> status = run(argc, argv);
+  if (const auto launched = launched_rank()) return run_launched(argc, argv, *launched);
+  const Result<int> status = run_here(argc, argv);
   return status ? *status : report_error(status.error());
 }
 

@@ -125,8 +125,7 @@ Result<void> deliver(const CalibrateOptions& options, const char* transport, con
   return write_text(options.out, machine.dump(2) + "\n");
 }
 
-int rank_body(const CalibrateOptions& options, const char* transport, const HostInfo& host, const RankErrors& errors,
-              Communicator& world) {
+int rank_body(const CalibrateOptions& options, const char* transport, const HostInfo& host, Communicator& world) {
   const bool shows = world.rank() == 0 && isatty(STDERR_FILENO);
   const auto progress = [&](const std::string& what) {
     if (shows) std::fprintf(stderr, "\r\033[Kmoetax: %s", what.c_str());
@@ -135,13 +134,12 @@ int rank_body(const CalibrateOptions& options, const char* transport, const Host
   if (shows) std::fputs("\r\033[K", stderr);
   Result<void> done;
   if (!links) {
-    world.fail(links.error());
     done = Unexpected(links.error());
   } else if (world.rank() == 0) {
     done = deliver(options, transport, host, *links);
   }
   if (done) return 0;
-  errors.send(done.error());
+  world.fail(done.error());
   return exit_code(done.error().code);
 }
 
@@ -152,13 +150,12 @@ Result<int> run(int argc, char** argv) {
   const HostInfo host = probe_host();
   const TransportEntry& transport = transports().front();
   MOETAX_TRY(transport.probe());
-  MOETAX_ASSIGN(const RankErrors errors, RankErrors::open());
   MOETAX_ASSIGN(
       const auto outcomes,
       transport.start(
           {.ranks = options.ranks, .ranks_per_node = options.ranks_per_node(), .linger_s = options.deadline_s},
-          [&](Communicator& world) { return rank_body(options, transport.name, host, errors, world); }));
-  if (const auto cause = errors.cause(outcomes)) return report_error(*cause);
+          [&](Communicator& world) { return rank_body(options, transport.name, host, world); }));
+  if (const auto cause = cause_of(outcomes)) return report_error(*cause);
   return outcomes[0].exit_status;
 }
 

@@ -39,9 +39,10 @@ std::string isa_text(std::string_view highway) {
 template <class Entry>
 void table(const char* what, std::span<const Entry> entries) {
   for (const Entry& entry : entries) {
-    const Result<void> usable = entry.probe();
-    line(what, usable ? fmt::format("{}: {}", entry.name, entry.what)
-                      : fmt::format("{}: not available: {}", entry.name, usable.error().message));
+    const Result<std::string> found = entry.probe();
+    const std::string detail = found && !found->empty() ? ": " + *found : "";
+    line(what, found ? fmt::format("{}: {}{}", entry.name, entry.what, detail)
+                     : fmt::format("{}: not available: {}", entry.name, found.error().message));
     what = "";
   }
 }
@@ -66,7 +67,6 @@ int cmd_info(int argc, char** argv) {
   line("kernels", fmt::format("for {}, picked at run time", isa_text(route_isa())));
   table("transports", transports());
   table("exchanges", exchanges());
-  line("MPI", kBuildMpi);
   line("presets", fmt::format("{}", fmt::join(preset_names(), ", ")));
   return 0;
 }

@@ -1,13 +1,8 @@
 #include "cli/rank_errors.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
-#include <algorithm>
-#include <cerrno>
-#include <climits>
 #include <csignal>
 #include <cstring>
 #include <string>
@@ -17,6 +12,12 @@
 namespace moetax::cli {
 
 namespace {
+
+// The lower the nearer to the cause: a rank's own trouble, what it saw of a peer, what it heard from others.
+int distance(const Error& error) {
+  if (error.code != ErrorCode::kPeerFailed) return 0;
+  return error.message.find(" stopped: ") == std::string::npos ? 1 : 2;
+}
 
 // Zero, or rank 0's verdict on a threshold.
 bool is_answer(const RankOutcome& outcome) {
@@ -32,47 +33,10 @@ std::string limit_text(int signal) {
 
 }  // namespace
 
-Result<RankErrors> RankErrors::open() {
-  int fds[2];
-  if (pipe2(fds, O_NONBLOCK | O_CLOEXEC) != 0) {
-    return fail(ErrorCode::kInternal, fmt::format("cannot make a pipe: {}", std::strerror(errno)));
-  }
-  return RankErrors(fds[0], fds[1]);
-}
-
-RankErrors::RankErrors(RankErrors&& other) noexcept : read_fd_(other.read_fd_), write_fd_(other.write_fd_) {
-  other.read_fd_ = other.write_fd_ = -1;
-}
-
-RankErrors::~RankErrors() {
-  if (read_fd_ >= 0) close(read_fd_);
-  if (write_fd_ >= 0) close(write_fd_);
-}
-
-void RankErrors::send(const Error& error) const {
-  std::string line = fmt::format("{} {} {}", static_cast<int>(error.code), error.rank, error.message);
-  std::replace(line.begin(), line.end(), '\n', ' ');
-  line.resize(std::min<std::size_t>(line.size(), PIPE_BUF - 1));
-  line += '\n';
-  // A full pipe already holds the reasons of other ranks; it must not stop this one from ending.
-  [[maybe_unused]] const ssize_t written = write(write_fd_, line.data(), line.size());
-}
-
-std::optional<Error> RankErrors::cause(const std::vector<RankOutcome>& outcomes) const {
-  std::string text;
-  char buffer[4096];
-  for (ssize_t got = 0; (got = read(read_fd_, buffer, sizeof buffer)) > 0;) {
-    text.append(buffer, static_cast<std::size_t>(got));
-  }
+std::optional<Error> cause_of(const std::vector<RankOutcome>& outcomes) {
   std::optional<Error> best;
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t end = std::min(text.find('\n', at), text.size());
-    int code = 0, rank = kNoRank, used = 0;
-    const std::string line = text.substr(at, end - at);
-    at = end + 1;
-    if (std::sscanf(line.c_str(), "%d %d %n", &code, &rank, &used) != 2) continue;
-    const Error error{static_cast<ErrorCode>(code), line.substr(static_cast<std::size_t>(used)), rank};
-    if (!best || (best->code == ErrorCode::kPeerFailed && error.code != ErrorCode::kPeerFailed)) best = error;
+  for (const RankOutcome& outcome : outcomes) {
+    if (outcome.error && (!best || distance(*outcome.error) < distance(*best))) best = outcome.error;
   }
   if (best) return best;
   for (const RankOutcome& outcome : outcomes) {

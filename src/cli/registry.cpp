@@ -9,21 +9,28 @@
 #include <cerrno>
 #include <cstring>
 
+#include "cli/mpi_plugin.h"
+
 namespace moetax::cli {
 namespace {
 
-Result<void> always() {
-  return {};
+Result<std::string> always() {
+  return std::string();
 }
 
 // Local ranks meet in an anonymous file; a sandbox may refuse it.
-Result<void> probe_shared_memory() {
+Result<std::string> probe_shared_memory() {
   const int file = memfd_create("moetax probe", MFD_CLOEXEC);
   if (file < 0) {
     return fail(ErrorCode::kUnavailable, fmt::format("no shared memory: memfd_create: {}", std::strerror(errno)));
   }
   close(file);
-  return {};
+  return std::string();
+}
+
+Result<std::string> probe_mpi() {
+  MOETAX_ASSIGN(const MpiPlugin* plugin, mpi_plugin());
+  return plugin->library();
 }
 
 constexpr std::array kTransports = {
@@ -31,6 +38,7 @@ constexpr std::array kTransports = {
                    run_processes},
     TransportEntry{"local-threads", "ranks as threads of one process, for embedding and tests", probe_shared_memory,
                    run_threads},
+    TransportEntry{"mpi", "ranks that mpirun, mpiexec or srun started, on one machine or many", probe_mpi, nullptr},
 };
 
 ExchangeEntry exchange_of(ExchangeAlgorithm algorithm, const char* what) {
@@ -49,6 +57,10 @@ const std::array kExchanges = {
 
 std::span<const TransportEntry> transports() {
   return kTransports;
+}
+
+const TransportEntry& mpi_transport() {
+  return kTransports.back();
 }
 
 std::span<const ExchangeEntry> exchanges() {

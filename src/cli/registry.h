@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "moetax/base/result.h"
@@ -16,8 +17,10 @@ namespace moetax::cli {
 struct TransportEntry {
   const char* name;  // as Communicator::transport() and the bill spell it
   const char* what;
-  Result<void> (*probe)();  // an error: it cannot be used here, and why. Cheap, starts nothing
-  // Runs body(comm) on every rank; see run_processes().
+  // What was found, in a few words, if there is something to say; an error: it cannot be used here, and why. Starts
+  // nothing.
+  Result<std::string> (*probe)();
+  // Runs body(comm) on every rank; see run_processes(). Null if another program starts ranks.
   Result<std::vector<RankOutcome>> (*start)(const LocalOptions&, const std::function<int(Communicator&)>& body);
 };
 
@@ -25,12 +28,13 @@ struct ExchangeEntry {
   ExchangeAlgorithm algorithm;
   const char* name;  // as the bill and --exchange spell it
   const char* what;
-  Result<void> (*probe)();
+  Result<std::string> (*probe)();
 };
 
-// In the order shown to users; `bench` takes the first.
+// In the order shown to users; `bench` takes the first, or what it was launched by.
 std::span<const TransportEntry> transports();
 std::span<const ExchangeEntry> exchanges();
+const TransportEntry& mpi_transport();
 const ExchangeEntry& exchange_entry(ExchangeAlgorithm algorithm);
 
 }  // namespace moetax::cli

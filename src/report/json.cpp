@@ -57,6 +57,7 @@ Json config_json(const BillConfig& config) {
   return {{"model", config.model.empty() ? Json(nullptr) : Json(config.model)},
           {"ranks", config.ranks},
           {"nodes", config.nodes},
+          {"hosts", config.hosts},
           {"ep_size", value_or_null(config.ep_size)},
           {"threads", config.threads},
           {"tokens_per_rank", config.tokens_per_rank},

@@ -67,7 +67,8 @@ std::string config_line(const BillConfig& config) {
   const auto ranks = static_cast<std::size_t>(std::max(config.ranks, 0));
   const auto threads = static_cast<std::size_t>(std::max(config.threads, 0));
   items.push_back(fmt::format("{} of {}", plural(ranks, "rank"), plural(threads, "thread")));
-  if (config.nodes > 1) items.push_back(fmt::format("{} nodes", config.nodes));
+  const std::string hosts = config.hosts.empty() ? "" : fmt::format(" ({})", join(config.hosts));
+  if (config.nodes > 1) items.push_back(fmt::format("{} nodes{}", config.nodes, hosts));
   if (config.ep_size && *config.ep_size > 0 && *config.ep_size < config.ranks) {
     items.push_back(fmt::format("{} replicas of the experts", config.ranks / *config.ep_size));
   }

@@ -134,7 +134,10 @@ Result<std::vector<RankOutcome>> Children::wait_for_all(double linger_s) {
     }
   }
   std::vector<RankOutcome> outcomes;
-  for (const Child& child : children_) outcomes.push_back(child.outcome);
+  for (const Child& child : children_) {
+    outcomes.push_back(child.outcome);
+    outcomes.back().error = job_.roster().said(child.outcome.rank);
+  }
   return outcomes;
 }
 
@@ -202,6 +205,7 @@ Result<std::vector<RankOutcome>> run_threads(const LocalOptions& options, const 
     }
   }
   for (std::thread& thread : threads) thread.join();
+  for (RankOutcome& outcome : outcomes) outcome.error = job.roster().said(outcome.rank);
   if (refused) return Unexpected(std::move(*refused));
   return outcomes;
 }

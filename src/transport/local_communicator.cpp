@@ -11,6 +11,7 @@
 #include "moetax/transport/local.h"
 #include "transport/futex.h"
 #include "transport/mailbox.h"
+#include "transport/wait_board.h"
 
 namespace moetax {
 namespace {
@@ -62,12 +63,14 @@ LocalCommunicator::LocalCommunicator(const LocalJob& job, std::uint32_t context,
       group_(group, static_cast<int>(members_.size())),
       messages_(make_messages(job_, context, group_, members_, rank)) {
   everyone_ = first_ranks(size());
+  if (is_world()) wait_board() = {.self = &roster_.state(rank), .world_rank = rank};
   if (!job_.link) return;
   far_offers_.resize(2 * members_.size());
   job_.link->open(context_, *this);
 }
 
 LocalCommunicator::~LocalCommunicator() {
+  if (is_world() && wait_board().self == &roster_.state(rank_)) wait_board() = {};
   if (job_.link) job_.link->close(context_);
 }
 

@@ -93,6 +93,7 @@ class LocalCommunicator final : public Communicator, private FarListener {
   LocalCommunicator(const LocalJob& job, std::uint32_t context, std::vector<Rank> members, Rank rank,
                     std::shared_ptr<Mapping> memory, std::byte* group);
 
+  bool is_world() const { return memory_ == nullptr; }
   void take_flag(Rank world_from, const FarFlag& flag, std::int64_t posted_ns) override;
   void take_offer(Rank world_from, std::uint64_t round, const Offer& offer, std::int64_t posted_ns) override;
   bool is_far(Rank peer) const { return !job_.same_memory(world_rank(rank_), world_rank(peer)); }

@@ -4,6 +4,7 @@
 
 #include "transport/futex.h"
 #include "transport/local_communicator.h"
+#include "transport/wait_board.h"
 
 namespace moetax {
 namespace {
@@ -85,7 +86,11 @@ Result<void> LocalCommunicator::wait_for(Awaited& awaited, Operation operation, 
     if (awaited.complete()) return {};
   }
   outcome.start_ns = now_ns();
-  MOETAX_TRY(idle(awaited, operation, deadline, outcome));
+  wait_board().comm = this;
+  wait_board().awaited = &awaited;
+  auto waited = idle(awaited, operation, deadline, outcome);
+  wait_board().awaited = nullptr;
+  MOETAX_TRY(std::move(waited));
   outcome.end_ns = now_ns();
   return {};
 }

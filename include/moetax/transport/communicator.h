@@ -170,4 +170,9 @@ class Communicator {
   std::uint64_t node_meetings_ = 0;
 };
 
+// What the calling thread's rank is at, in a few words, without a final zero: "rank 3 waits at dispatch #17 for ranks 1
+// 5", "rank 3, last at combine #16". Returns the number of bytes written, at most `size`. For signal handlers, on the
+// thread that waits: nothing is allocated or locked.
+std::size_t describe_wait(char* text, std::size_t size);
+
 }  // namespace moetax

@@ -1,0 +1,56 @@
+#include "cli/bench_place.h"
+
+#include <fmt/format.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "moetax/transport/collectives.h"
+#include "moetax/transport/node_map.h"
+
+namespace moetax::cli {
+namespace {
+
+struct Place {
+  std::array<char, 64> host{};
+  cpu_set_t cpus{};  // that this rank may use
+};
+
+bool same_cpus(const Place& a, const Place& b) {
+  return CPU_EQUAL(&a.cpus, &b.cpus) != 0;
+}
+
+}  // namespace
+
+Result<void> settle(BenchOptions& options, int cores, Communicator& world) {
+  if (world.size() != options.ranks) {
+    return fail(ErrorCode::kUsage, fmt::format("there are {} ranks, but MPI joins {} of them: the launcher is not that "
+                                               "of the MPI that moetax was built with, see moetax info",
+                                               options.ranks, world.size()));
+  }
+  Place mine;
+  gethostname(mine.host.data(), mine.host.size() - 1);
+  sched_getaffinity(0, sizeof mine.cpus, &mine.cpus);
+  const Deadline deadline = Deadline::in_seconds(options.deadline_s);
+  MOETAX_ASSIGN(Collectives collectives, Collectives::create(world, deadline));
+  std::vector<Place> places(static_cast<std::size_t>(world.size()));
+  MOETAX_TRY(collectives.all_gather("places", std::as_bytes(std::span(&mine, 1)),
+                                    std::as_writable_bytes(std::span(places)), deadline));
+  const NodeMap nodes(world);
+  options.nodes = nodes.num_nodes();
+  for (int node = 0; node < nodes.num_nodes(); ++node) {
+    options.hosts.emplace_back(places[static_cast<std::size_t>(nodes.ranks_of(node).front())].host.data());
+  }
+  options.here.assign(nodes.near().begin(), nodes.near().end());
+  const auto bound = [&](Rank rank) { return !same_cpus(places[static_cast<std::size_t>(rank)], mine); };
+  options.bound_by_launcher = std::any_of(options.here.begin(), options.here.end(), bound);
+  if (options.threads > 0) return {};
+  const int sharers = options.bound_by_launcher ? 1 : static_cast<int>(options.here.size());
+  options.threads = std::max(1, cores / sharers);
+  return {};
+}
+
+}  // namespace moetax::cli

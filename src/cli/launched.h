@@ -1,0 +1,18 @@
+// Whether this process was started as a rank by an MPI launcher (mpirun, mpiexec, srun), by what launchers leave in the
+// environment. MPI itself is not asked: it may not be there.
+#pragma once
+
+#include <optional>
+
+#include "moetax/base/ids.h"
+
+namespace moetax::cli {
+
+struct LaunchedRank {
+  Rank rank = 0;
+  int ranks = 0;  // 0: the launcher does not say
+};
+
+std::optional<LaunchedRank> launched_rank();
+
+}  // namespace moetax::cli

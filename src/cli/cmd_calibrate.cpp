@@ -8,6 +8,7 @@
 
 #include "cli/calibrate_links.h"
 #include "cli/cli.h"
+#include "cli/launched.h"
 #include "cli/rank_errors.h"
 #include "cli/registry.h"
 #include "moetax/machine/host.h"
@@ -147,6 +148,9 @@ Result<int> run(int argc, char** argv) {
   MOETAX_ASSIGN(const auto parsed, parse(argc, argv));
   if (!parsed) return 0;
   const CalibrateOptions& options = *parsed;
+  if (launched_rank()) {
+    return fail(ErrorCode::kUsage, "calibrate starts ranks of its own, on this machine: run it without a launcher");
+  }
   const HostInfo host = probe_host();
   const TransportEntry& transport = transports().front();
   MOETAX_TRY(transport.probe());

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "cli/command.h"
@@ -37,6 +38,16 @@ TEST(Calibrate, OneNodeHasMemoryOnly) {
   const json machine = json::parse(result.out, nullptr, false);
   ASSERT_EQ(machine.at("links").size(), 1u);
   EXPECT_EQ(machine.at("links")[0].at("class"), "memory");
+}
+
+TEST(Calibrate, IsRefusedUnderALauncher) {
+  setenv("OMPI_COMM_WORLD_SIZE", "2", 1);
+  setenv("OMPI_COMM_WORLD_RANK", "0", 1);
+  const CommandResult result = run_command({"calibrate"});
+  unsetenv("OMPI_COMM_WORLD_SIZE");
+  unsetenv("OMPI_COMM_WORLD_RANK");
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, HasSubstr("run it without a launcher"));
 }
 
 TEST(Calibrate, RefusesWhatMakesNoSense) {

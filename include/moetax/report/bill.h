@@ -27,7 +27,7 @@ struct BillConfig {
   int ranks = 1;
   int nodes = 1;
   std::vector<std::string> hosts;  // by node; empty if all ranks were started on this machine
-  std::optional<int> ep_size;  // ranks per replica of the experts; unknown in bills made from traces
+  std::optional<int> ep_size;      // ranks per replica of the experts; unknown in bills made from traces
   std::vector<std::int64_t> tokens_per_rank;
   std::int64_t hidden = 0, inter = 0, shared = 0;  // shared: total inner width of shared experts
   int experts = 0, topk = 0;

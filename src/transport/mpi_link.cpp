@@ -130,6 +130,8 @@ void MpiLink::offer(Rank world_to, std::uint32_t context, std::uint64_t round, c
 
 void MpiLink::send_to_all(const Packet& packet) {
   for (const Rank peer : far_) {
+    // MPI may try for long to reach a process that is gone.
+    if (roster_.state(peer).ending.load() == Ending::kKilled) continue;
     Packet& copy = new_packet(packet.kind);
     copy.about = packet.about;
     copy.value = packet.value;

@@ -31,7 +31,7 @@ namespace moetax {
 struct MpiOptions {
   int ranks_per_node = 0;  // > 0: ranks [n * ranks_per_node, ...) share memory with nobody else: nodes, on one machine
   double setup_s = 30;     // until a rank that does not come to the set-up is given up
-  double linger_s = 10;    // how long a rank whose body has returned waits for the others; 1 s once one failed
+  double linger_s = 10;  // how long a rank whose body has returned waits for the others; half a second once one failed
   bool watch_parent = false;  // the process that started this one is the launcher: without it the rank stops
 };
 

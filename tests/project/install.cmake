@@ -17,3 +17,16 @@ set_tests_properties(project/install PROPERTIES FIXTURES_SETUP moetax_installed)
 set_tests_properties(${consumers} PROPERTIES FIXTURES_REQUIRED moetax_installed PASS_REGULAR_EXPRESSION
   "moetax ${moetax_VERSION}: token 0 goes to expert 0 and 5 more")
 set_tests_properties(project/install ${consumers} PROPERTIES LABELS project TIMEOUT 120)
+
+# The same of moetax::mpi.
+if(MPI_CXX_FOUND)
+  add_test(NAME project/consumer_mpi COMMAND ${CMAKE_COMMAND} ${consumer_args}
+    -DSOURCE_DIR=${CMAKE_CURRENT_SOURCE_DIR}/consumer_mpi "-DGENERATOR=${CMAKE_GENERATOR}"
+    -DPREFIX_PATH=${CMAKE_PREFIX_PATH} -DBUILD_DIR=${CMAKE_CURRENT_BINARY_DIR}/consumer_mpi
+    -P "${CMAKE_CURRENT_SOURCE_DIR}/consumer/find_package.cmake")
+  set_tests_properties(project/consumer_mpi PROPERTIES FIXTURES_REQUIRED moetax_installed LABELS project TIMEOUT 120
+    PASS_REGULAR_EXPRESSION "rank 0 of 1 over mpi" ENVIRONMENT "ASAN_OPTIONS=detect_leaks=0")
+else()
+  add_test(NAME project/consumer_mpi COMMAND ${CMAKE_COMMAND} -E echo "skipped: MPI ${MOETAX_MPI}")
+  set_tests_properties(project/consumer_mpi PROPERTIES LABELS project SKIP_REGULAR_EXPRESSION "^skipped:")
+endif()

@@ -140,16 +140,6 @@ Result<ModelShape> resolve_model(const Typed& typed) {
   return model;
 }
 
-Result<int> resolve_ranks(const std::optional<int>& typed, const std::optional<LaunchedRank>& launched) {
-  if (!launched) return typed.value_or(2);
-  if (launched->ranks == 0 && !typed) {
-    return fail(ErrorCode::kUsage, "the launcher does not say how many ranks it started: give --ranks");
-  }
-  if (launched->ranks == 0 || !typed || *typed == launched->ranks) return typed.value_or(launched->ranks);
-  return fail(ErrorCode::kUsage, fmt::format("--ranks {}: the launcher started {}; leave it out, or make them agree",
-                                             *typed, launched->ranks));
-}
-
 Result<void> check_counts(const BenchOptions& options, int least_threads) {
   constexpr int kMaxRanks = 256;
   const auto in_range = [](const char* name, std::int64_t value, std::int64_t low, std::int64_t high) -> Result<void> {

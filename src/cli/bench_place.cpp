@@ -25,28 +25,40 @@ bool same_cpus(const Place& a, const Place& b) {
 
 }  // namespace
 
-Result<void> settle(BenchOptions& options, int cores, Communicator& world) {
-  if (world.size() != options.ranks) {
-    return fail(ErrorCode::kUsage, fmt::format("there are {} ranks, but MPI joins {} of them: the launcher is not that "
-                                               "of the MPI that moetax was built with, see moetax info",
-                                               options.ranks, world.size()));
-  }
+Result<JobPlaces> find_places(Communicator& world, double deadline_s) {
   Place mine;
   gethostname(mine.host.data(), mine.host.size() - 1);
   sched_getaffinity(0, sizeof mine.cpus, &mine.cpus);
-  const Deadline deadline = Deadline::in_seconds(options.deadline_s);
+  const Deadline deadline = Deadline::in_seconds(deadline_s);
   MOETAX_ASSIGN(Collectives collectives, Collectives::create(world, deadline));
   std::vector<Place> places(static_cast<std::size_t>(world.size()));
   MOETAX_TRY(collectives.all_gather("places", std::as_bytes(std::span(&mine, 1)),
                                     std::as_writable_bytes(std::span(places)), deadline));
   const NodeMap nodes(world);
-  options.nodes = nodes.num_nodes();
+  JobPlaces found;
   for (int node = 0; node < nodes.num_nodes(); ++node) {
-    options.hosts.emplace_back(places[static_cast<std::size_t>(nodes.ranks_of(node).front())].host.data());
+    found.hosts.emplace_back(places[static_cast<std::size_t>(nodes.ranks_of(node).front())].host.data());
   }
-  options.here.assign(nodes.near().begin(), nodes.near().end());
+  found.here.assign(nodes.near().begin(), nodes.near().end());
   const auto bound = [&](Rank rank) { return !same_cpus(places[static_cast<std::size_t>(rank)], mine); };
-  options.bound_by_launcher = std::any_of(options.here.begin(), options.here.end(), bound);
+  found.bound_by_launcher = std::any_of(found.here.begin(), found.here.end(), bound);
+  return found;
+}
+
+Result<void> check_size(int ranks, const Communicator& world) {
+  if (world.size() == ranks) return {};
+  return fail(ErrorCode::kUsage, fmt::format("there are {} ranks, but MPI joins {} of them: the launcher is not that "
+                                             "of the MPI that moetax was built with, see moetax info",
+                                             ranks, world.size()));
+}
+
+Result<void> settle(BenchOptions& options, int cores, Communicator& world) {
+  MOETAX_TRY(check_size(options.ranks, world));
+  MOETAX_ASSIGN(JobPlaces places, find_places(world, options.deadline_s));
+  options.nodes = static_cast<int>(places.hosts.size());
+  options.hosts = std::move(places.hosts);
+  options.here = std::move(places.here);
+  options.bound_by_launcher = places.bound_by_launcher;
   if (options.threads > 0) return {};
   const int sharers = options.bound_by_launcher ? 1 : static_cast<int>(options.here.size());
   options.threads = std::max(1, cores / sharers);

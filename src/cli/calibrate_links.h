@@ -3,25 +3,23 @@
 
 #include <functional>
 #include <string>
-#include <vector>
 
-#include "moetax/cost/link.h"
+#include "moetax/cost/machine_costs.h"
 #include "moetax/transport/communicator.h"
 
 namespace moetax::cli {
 
-struct MeasuredLink {
-  std::string name;  // "memory", "link", "link-shared"
-  std::string what;
-  std::vector<LinkSample> samples;  // median times, by size
+struct CalibrateProgress {
+  std::function<void(const std::string&)> say;  // what is being measured
+  double deadline_s = 30;                       // of every wait
 };
 
-// Collective. Rank 0 returns the links there are, the others nothing:
-// - memory: one copy into the memory of a rank of the same node, and the flag that says it is there;
-// - link: one message between two ranks of different nodes, nothing else under way;
-// - link-shared: the same while every rank sends to the next node and hears from the one before.
-// `progress` is told what is being measured. Every wait has the deadline.
-Result<std::vector<MeasuredLink>> measure_links(Communicator& comm, double deadline_s,
-                                                const std::function<void(const std::string&)>& progress);
+// Collective. Each fills in what there is on rank 0 and nothing on the others; every time is the median over a number
+// of turns of the slowest rank's, and all ranks meet before each turn.
+// Copies, memory and messages: every class but the streams. Ranks, nodes and the fits are filled in too.
+Result<void> measure_links(Communicator& comm, const CalibrateProgress& progress, MachineCosts& machine);
+
+// What only an exchange shows: its streams of rows between nodes, and its calls without rows (calibrate_calls.cpp).
+Result<void> measure_calls(Communicator& comm, const CalibrateProgress& progress, MachineCosts& machine);
 
 }  // namespace moetax::cli

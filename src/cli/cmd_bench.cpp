@@ -1,12 +1,8 @@
 // moetax bench: the layer runs here, or wherever a launcher started ranks, one process a rank, and prints its bill.
 #include <fmt/format.h>
 
-#include <cerrno>
-#include <chrono>
 #include <cstdio>
-#include <cstring>
 #include <new>
-#include <thread>
 
 #include "cli/bench_memory.h"
 #include "cli/bench_options.h"
@@ -14,7 +10,8 @@
 #include "cli/bench_rank.h"
 #include "cli/cli.h"
 #include "cli/launched.h"
-#include "cli/mpi_plugin.h"
+#include "cli/launched_job.h"
+#include "cli/output_file.h"
 #include "cli/rank_errors.h"
 #include "cli/registry.h"
 #include "cli/routing_record.h"
@@ -66,15 +63,6 @@ Bill describe_run(const BenchOptions& options, const HostInfo& host, const Trans
   }
   config.deadline_s = options.deadline_s;
   return bill;
-}
-
-// Before hours of steps, not after them. Leaves an empty file where there was none.
-Result<void> check_writable(const std::string& path) {
-  if (path.empty() || path == "-") return {};
-  std::FILE* file = std::fopen(path.c_str(), "a");
-  if (!file) return fail(ErrorCode::kUsage, fmt::format("cannot write {}: {}", path, std::strerror(errno)));
-  std::fclose(file);
-  return {};
 }
 
 // Rank 0's last act: the bill for people, the files for machines, the threshold.
@@ -132,13 +120,6 @@ Result<Prepared> prepare(BenchOptions options, const HostInfo& host, const Trans
   return Prepared{std::move(options), std::move(*routes), std::move(bill)};
 }
 
-// The others are told of an error, which is how it comes to the user.
-int told(Communicator& world, Error error) {
-  if (!error.where.empty()) error.message = fmt::format("{}: {}", error.where, error.message);
-  world.fail(error);
-  return exit_code(error.code);
-}
-
 int rank_body(const Prepared& prepared, Communicator& world) {
   auto outcome = run_rank(prepared.options, prepared.routes, prepared.bill, world);
   if (!outcome) return told(world, outcome.error());
@@ -163,39 +144,20 @@ Result<int> run_here(int argc, char** argv) {
   return outcomes[0].exit_status;
 }
 
-// This process is one of the ranks. Whatever goes wrong on any of them is said once, by rank 0.
+// This process is one of the ranks.
 int run_launched(int argc, char** argv, const LaunchedRank& launched) {
   const HostInfo host = probe_host();
   auto parsed = parse_bench_options(argc, argv, host.cores, launched);
   if (parsed && !*parsed) return 0;
-  const auto plugin = mpi_plugin();
-  if (!plugin) {  // they cannot talk to each other
-    if (launched.rank == 0) return report_error(plugin.error());
-    std::this_thread::sleep_for(std::chrono::milliseconds(200));  // launchers end all when one has failed
-    return exit_code(plugin.error().code);
-  }
   MpiRun job;
   if (parsed) job.deadline_s = (*parsed)->deadline_s;
   if (parsed && (*parsed)->nodes_by_decree) job.ranks_per_node = (*parsed)->ranks_per_node();
-  const auto body = [&](Communicator& world) {
+  return run_launched_job(launched, job, [&](Communicator& world) {
     if (!parsed) return told(world, parsed.error());
     if (auto settled = settle(**parsed, host.cores, world); !settled) return told(world, settled.error());
     const auto prepared = prepare(std::move(**parsed), host, mpi_transport(), world.rank() == 0);
     return prepared ? rank_body(*prepared, world) : told(world, prepared.error());
-  };
-  const auto report = [](const std::vector<RankOutcome>& outcomes) {
-    if (const auto cause = cause_of(outcomes)) report_error(*cause);
-    std::fflush(nullptr);
-  };
-  const auto outcomes = (*plugin)->run(job, body, report);
-  if (!outcomes) {
-    (*plugin)->leave(report_error(outcomes.error()), false);
-    return exit_code(outcomes.error().code);
-  }
-  const auto cause = cause_of(*outcomes);
-  const int status = cause ? exit_code(cause->code) : (*outcomes)[0].exit_status;
-  (*plugin)->leave(status, !cause);
-  return status;
+  });
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "cli/launched.h"
 
+#include <fmt/format.h>
+
 #include <cstdlib>
 
 namespace moetax::cli {
@@ -26,6 +28,16 @@ std::optional<LaunchedRank> launched_rank() {
     return LaunchedRank{*rank, number("SLURM_STEP_NUM_TASKS").value_or(number("SLURM_NTASKS").value_or(0))};
   }
   return std::nullopt;
+}
+
+Result<int> resolve_ranks(const std::optional<int>& typed, const std::optional<LaunchedRank>& launched) {
+  if (!launched) return typed.value_or(2);
+  if (launched->ranks == 0 && !typed) {
+    return fail(ErrorCode::kUsage, "the launcher does not say how many ranks it started: give --ranks");
+  }
+  if (launched->ranks == 0 || !typed || *typed == launched->ranks) return typed.value_or(launched->ranks);
+  return fail(ErrorCode::kUsage, fmt::format("--ranks {}: the launcher started {}; leave it out, or make them agree",
+                                             *typed, launched->ranks));
 }
 
 }  // namespace moetax::cli

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "moetax/base/ids.h"
+#include "moetax/base/result.h"
 
 namespace moetax::cli {
 
@@ -14,5 +15,8 @@ struct LaunchedRank {
 };
 
 std::optional<LaunchedRank> launched_rank();
+
+// How many ranks there are: what was typed (--ranks) or what the launcher started, which must agree; else 2.
+Result<int> resolve_ranks(const std::optional<int>& typed, const std::optional<LaunchedRank>& launched);
 
 }  // namespace moetax::cli

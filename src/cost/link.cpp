@@ -79,7 +79,9 @@ double LinkCost::time_us(double bytes) const {
   if (pieces.empty()) return 0;
   auto piece = pieces.begin();
   while (piece + 1 != pieces.end() && (piece + 1)->from_bytes <= bytes) ++piece;
-  return line_us(*piece, bytes);
+  double us = line_us(*piece, bytes);
+  for (++piece; piece != pieces.end(); ++piece) us = std::min(us, line_us(*piece, piece->from_bytes));
+  return us;
 }
 
 LinkCost fit_link(std::span<const LinkSample> given) {

@@ -200,11 +200,6 @@ ExchangeAlgorithm Exchange::algorithm() const {
   return impl_->options.algorithm;
 }
 
-const char* to_string(ExchangeAlgorithm algorithm) {
-  constexpr const char* kNames[kNumExchangeAlgorithms] = {"flat", "direct", "ring", "mesh2d", "two-level"};
-  return kNames[static_cast<int>(algorithm)];
-}
-
 const ExpertPlacement& Exchange::placement() const {
   return impl_->placement;
 }

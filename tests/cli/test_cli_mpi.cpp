@@ -88,6 +88,22 @@ TEST_F(BenchUnderMpi, RowsBetweenNodesKeepTheBits) {
   }
 }
 
+TEST_F(BenchUnderMpi, CalibrateMeasuresTheLinksOfTheJob) {
+  const std::string out = temporary_path("machine.json");
+  const CommandResult result =
+      run_command({"-n", std::to_string(kRanks), MOETAX_PROGRAM, "calibrate", "--nodes", "2", "--out", out});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("written to " + out));
+  const auto machine = nlohmann::json::parse(std::ifstream(out));
+  EXPECT_EQ(machine["transport"], "mpi");
+  EXPECT_EQ(machine["ranks"], kRanks);
+  EXPECT_EQ(machine["nodes"], 2);
+  const CommandResult refused =
+      run_command({"-n", std::to_string(kRanks), MOETAX_PROGRAM, "calibrate", "--out", "/nowhere/machine.json"});
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("/nowhere/machine.json"));
+}
+
 TEST_F(BenchUnderMpi, TheNumberOfRanksMustAgree) {
   EXPECT_EQ(run_command(mpirun(kRanks, {"--ranks", std::to_string(kRanks)})).exit_code, 0);
   const CommandResult result = run_command(mpirun(kRanks, {"--ranks", "7"}));

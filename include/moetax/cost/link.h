@@ -31,11 +31,12 @@ struct LinkCost {
   double mean_error = 0;          // of the fit, as a share of what was measured
   double worst_error = 0;
 
+  // Never falls with the size: a piece ends at the time with which a later one begins.
   double time_us(double bytes) const;
 };
 
 // The pieces that miss the samples least, relative errors squared; one more piece only where it takes away a quarter of
-// them. At least two samples of different sizes; fewer give no pieces. Times never fall with the size within a piece.
+// them. At least two samples of different sizes; fewer give no pieces.
 LinkCost fit_link(std::span<const LinkSample> samples);
 
 }  // namespace moetax

@@ -29,6 +29,7 @@
 #include <span>
 
 #include "moetax/base/clock.h"
+#include "moetax/base/exchange_algorithm.h"
 #include "moetax/base/matrix.h"
 #include "moetax/base/observer.h"
 #include "moetax/base/result.h"
@@ -36,19 +37,6 @@
 #include "moetax/transport/communicator.h"
 
 namespace moetax {
-
-// How rows travel between ranks of different nodes, which share no memory. Inside a node they always go from memory to
-// memory, whatever is chosen. All give the same bits but two-level, whose sums depend on which ranks share a node.
-enum class ExchangeAlgorithm : std::uint8_t {
-  kFlat,      // to each destination rank, in staggered rounds: one receiver is never fed by two senders
-  kDirect,    // to each destination rank, all at once
-  kRing,      // through neighbouring nodes, at most half way round
-  kMesh2d,    // along the rows and then the columns of a grid of nodes: two hops
-  kTwoLevel,  // once to each destination node, fanned out inside; back comes one partial sum per node, in the rows'
-              // type
-};
-inline constexpr int kNumExchangeAlgorithms = 5;
-const char* to_string(ExchangeAlgorithm algorithm);  // "flat", "direct", "ring", "mesh2d", "two-level"
 
 struct ExchangeOptions {
   std::int64_t max_tokens = 0;  // of this rank; ranks may differ

@@ -1,0 +1,83 @@
+// What a call of an exchange has to bring where, and the bytes that each algorithm puts on which link for it.
+//
+// Everything follows from the routing alone, so that a prediction needs no run: rows, choices and what steers them. The
+// transport's counters must equal it; a test holds the two together.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "moetax/base/exchange_algorithm.h"
+#include "moetax/base/ids.h"
+
+namespace moetax {
+
+// Which ranks sit where. Ranks are those of the world; each `group` in a row hold one replica of the experts and
+// exchange tokens among themselves.
+struct RankPlaces {
+  std::vector<int> node;  // [R], numbered from 0
+  int group = 1;          // ranks that exchange with each other; divides R
+
+  int ranks() const { return static_cast<int>(node.size()); }
+  int nodes() const;
+  int first_of_group(Rank rank) const { return rank / group * group; }
+  // The ranks of `rank`'s group on a node, ascending.
+  std::vector<Rank> mates(Rank rank, int on_node) const;
+  // Who stands for `rank` on another node: the mate with its place, counted round where there are fewer.
+  Rank counterpart(Rank rank, int on_node) const;
+};
+
+// One dispatch, as its routing says; the combine is its mirror.
+struct Traffic {
+  RankPlaces places;
+  int experts = 0, topk = 0;
+  std::vector<std::int64_t> tokens;     // [R] of each source
+  std::vector<std::int64_t> choices;    // [R, R] (token, expert) pairs from source to the expert's rank
+  std::vector<std::int64_t> rows;       // [R, R] tokens of the source with an expert on the destination
+  std::vector<std::int64_t> node_rows;  // [R, nodes] tokens of the source with an expert on the node
+
+  static Traffic none(RankPlaces places);
+  std::int64_t choices_at(Rank from, Rank to) const { return choices[at(from, to)]; }
+  std::int64_t rows_at(Rank from, Rank to) const { return rows[at(from, to)]; }
+  std::int64_t node_rows_at(Rank from, int node) const {
+    return node_rows[static_cast<std::size_t>(from) * static_cast<std::size_t>(places.nodes()) +
+                     static_cast<std::size_t>(node)];
+  }
+
+ private:
+  std::size_t at(Rank from, Rank to) const {
+    return static_cast<std::size_t>(from) * places.node.size() + static_cast<std::size_t>(to);
+  }
+};
+
+// The calls of an exchange, as ExchangeRecord spells them.
+enum class ExchangeCall : std::uint8_t { kDispatch, kDispatchGrad, kRedispatch, kCombine, kCombineGrad };
+const char* to_string(ExchangeCall call);
+std::optional<ExchangeCall> exchange_call(std::string_view name);
+constexpr bool goes_back(ExchangeCall call) {
+  return call == ExchangeCall::kCombine || call == ExchangeCall::kCombineGrad;
+}
+
+// What one rank puts on the links to other nodes, and takes off them, between two meetings of all.
+struct HopLoad {
+  std::vector<double> out_bytes, in_bytes;      // [R], headers included
+  std::vector<std::int64_t> out_rows, in_rows;  // [R]
+  std::vector<int> peers;                       // [R] that the rank sends to
+
+  explicit HopLoad(int ranks);
+  double most_of_node(const RankPlaces& places) const;  // bytes one way over the fullest node's link
+  double most_of_rank() const;
+};
+
+// The hops of a call: one, or as many as the longest way of a ring or a mesh has. Empty on one node.
+//   dispatch  rows: one per destination rank (two-level: node); header: 8 bytes per choice, new layouts only, and 4 for
+//             its gate weight where that travels (gradients; two-level)
+//   combine   rows: one per choice (two-level: one per node); header: 4 bytes per choice of a gradient
+// Ring: the shorter way round, at most floor(n / 2) hops; exactly half: by the sender's node. Mesh: rows by columns as
+// square as n allows, along the row and then the column.
+std::vector<HopLoad> hop_loads(const Traffic& traffic, ExchangeCall call, ExchangeAlgorithm algorithm,
+                               double row_bytes);
+
+}  // namespace moetax

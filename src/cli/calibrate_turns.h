@@ -1,0 +1,65 @@
+// Timing something that all ranks do together.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "moetax/base/clock.h"
+#include "moetax/base/result.h"
+#include "moetax/transport/collectives.h"
+
+namespace moetax::cli {
+
+inline double median(std::vector<double>& values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+// Collective but for time_us().
+class Turns {
+ public:
+  static Result<Turns> create(Communicator& comm, double deadline_s) {
+    MOETAX_ASSIGN(Collectives collectives, Collectives::create(comm, Deadline::in_seconds(deadline_s)));
+    return Turns(comm.size(), deadline_s, std::move(collectives));
+  }
+
+  Result<void> meet() { return collectives_.barrier("calibrate", deadline()); }
+
+  // The same result on all ranks: the median over `turns` of the slowest rank's time, after one turn that does not
+  // count. `body` returns Result<double>, its own time in us. All ranks meet before each turn.
+  template <class Body>
+  Result<double> median_of_slowest(int turns, Body body) {
+    std::vector<double> us, all(static_cast<std::size_t>(ranks_));
+    for (int turn = -1; turn < turns; ++turn) {
+      MOETAX_TRY(meet());
+      MOETAX_ASSIGN(const double mine, body());
+      MOETAX_TRY(collectives_.all_gather("calibrate times", std::as_bytes(std::span(&mine, 1)),
+                                         std::as_writable_bytes(std::span(all)), deadline()));
+      if (turn >= 0) us.push_back(*std::max_element(all.begin(), all.end()));
+    }
+    return median(us);
+  }
+
+ private:
+  Turns(int ranks, double deadline_s, Collectives collectives)
+      : ranks_(ranks), deadline_s_(deadline_s), collectives_(std::move(collectives)) {}
+  Deadline deadline() const { return Deadline::in_seconds(deadline_s_); }
+
+  int ranks_;
+  double deadline_s_;
+  Collectives collectives_;
+};
+
+// How long `act`, which returns Result<void>, takes this rank.
+template <class Act>
+Result<double> time_us(Act act) {
+  const std::int64_t start = now_ns();
+  MOETAX_TRY(act());
+  return static_cast<double>(now_ns() - start) * 1e-3;
+}
+
+}  // namespace moetax::cli

@@ -1,0 +1,276 @@
+#include "moetax/cost/exchange_cost.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace moetax {
+namespace {
+
+// Below this a dispatch lays its rows open instead of pushing them (src/exchange/impl.cpp).
+constexpr double kMaxOfferedRows = 256, kMaxOfferedBytes = 256 << 10;
+
+double smallest_us(const LinkCost* link) {
+  return link ? link->time_us(0) : 0;
+}
+// What the size costs.
+double bytes_us(const LinkCost* link, double bytes) {
+  return link && bytes > 0 ? std::max(0.0, link->time_us(bytes) - link->time_us(0)) : 0;
+}
+
+class Predictor {
+ public:
+  Predictor(const MachineCosts& machine, const Traffic& traffic, ExchangeCall call, ExchangeAlgorithm algorithm,
+            double row_bytes)
+      : machine_(machine),
+        traffic_(traffic),
+        places_(traffic.places),
+        call_(call),
+        algorithm_(algorithm),
+        row_bytes_(row_bytes),
+        copy_(machine.find(LinkClass::kCopy)),
+        sum_(machine.find(LinkClass::kSum)),
+        memory_(machine.find(LinkClass::kMemoryShared)) {}
+
+  CallCost predict() const {
+    CallCost cost;
+    cross(cost);
+    inside(cost);
+    cost.sync_us = sync();
+    return cost;
+  }
+
+ private:
+  // ---- Between nodes ----
+
+  void cross(CallCost& cost) const {
+    const std::vector<HopLoad> hops = hop_loads(traffic_, call_, algorithm_, row_bytes_);
+    if (hops.empty()) return;
+    const bool relay = algorithm_ == ExchangeAlgorithm::kRing || algorithm_ == ExchangeAlgorithm::kMesh2d;
+    const LinkClass link = relay                                      ? LinkClass::kLinkShared
+                           : algorithm_ == ExchangeAlgorithm::kDirect ? LinkClass::kLinkDirect
+                                                                      : LinkClass::kLinkStream;
+    double all = 0;
+    for (std::size_t hop = 0; hop < hops.size(); ++hop) {
+      const double start_up = start_up_us(link, hops[hop]);
+      if (hop == 0) cost.start_up_us = start_up;
+      all += start_up + transfer_us(link, hops[hop]) + (relay ? relay_copies_us(hops[hop]) : 0);
+    }
+    if (!relay) {
+      cost.bandwidth_us = all - cost.start_up_us;
+      return;
+    }
+    // What the bytes would take if each crossed once; the rest is the price of the hops.
+    const auto straight = hop_loads(traffic_, call_, ExchangeAlgorithm::kFlat, row_bytes_);
+    const double once = transfer_us(link, straight.front());
+    cost.bandwidth_us = std::min(once, all - cost.start_up_us);
+    cost.hops_us = all - cost.start_up_us - cost.bandwidth_us;
+  }
+
+  // The latency, and for each further peer what a message more costs: N - 1 in all.
+  double start_up_us(LinkClass link, const HopLoad& hop) const {
+    const int peers = *std::max_element(hop.peers.begin(), hop.peers.end());
+    const double one = smallest_us(machine_.find(LinkClass::kLinkShared));
+    const LinkCost* to_all = machine_.find(link == LinkClass::kLinkDirect ? link : LinkClass::kLinkStream);
+    const double measured_peers = machine_.ranks - machine_.ranks_per_node();
+    const double gap = measured_peers > 1 ? std::max(0.0, (smallest_us(to_all) - one) / (measured_peers - 1)) : 0;
+    return peers > 0 ? one + (peers - 1) * gap : 0;
+  }
+
+  // The fullest node's link, or one rank that could not fill it alone.
+  double transfer_us(LinkClass link, const HopLoad& hop) const {
+    const double per_rank = hop.most_of_node(places_) / machine_.ranks_per_node();
+    return std::max(bytes_us(machine_.find(link), per_rank),
+                    bytes_us(machine_.find(LinkClass::kLink), hop.most_of_rank()));
+  }
+
+  // Into the message and out of it; streams have been measured with theirs.
+  double relay_copies_us(const HopLoad& hop) const {
+    double most = 0;
+    for (std::size_t r = 0; r < hop.out_bytes.size(); ++r) most = std::max(most, hop.out_bytes[r] + hop.in_bytes[r]);
+    return crowding() * bytes_us(copy_, most);
+  }
+
+  // ---- Inside a node ----
+
+  void inside(CallCost& cost) const {
+    double most_push = 0, most_work = 0;
+    for (Rank rank = 0; rank < places_.ranks(); ++rank) {
+      if (goes_back(call_)) {
+        most_work = std::max(most_work, crowding() * sums_us(rank));
+      } else {
+        const double push = crowding() * bytes_us(memory_, pushed_rows(rank) * row_bytes_);
+        const double work = crowding() * bytes_us(copy_, placed_rows(rank) * row_bytes_);
+        if (push + work > most_push + most_work) {
+          most_push = push;
+          most_work = work;
+        }
+      }
+    }
+    // On one node what goes to other ranks' memory is the transfer.
+    (places_.nodes() == 1 ? cost.bandwidth_us : cost.copy_us) += most_push;
+    cost.copy_us += most_work;
+  }
+
+  bool near(Rank a, Rank b) const {
+    return places_.node[static_cast<std::size_t>(a)] == places_.node[static_cast<std::size_t>(b)];
+  }
+  template <class Body>
+  void over_group(Rank rank, Body body) const {
+    const Rank first = places_.first_of_group(rank);
+    for (Rank mate = first; mate < first + places_.group; ++mate) body(mate);
+  }
+
+  double pushed_rows(Rank rank) const {
+    std::int64_t rows = 0;
+    over_group(rank, [&](Rank mate) {
+      if (mate != rank && near(rank, mate)) rows += traffic_.rows_at(rank, mate);
+    });
+    return static_cast<double>(rows);
+  }
+
+  // Own tokens into the own experts' rows, and the further places of rows that came once.
+  double placed_rows(Rank rank) const {
+    std::int64_t rows = 0;
+    const bool two_level = algorithm_ == ExchangeAlgorithm::kTwoLevel;
+    over_group(rank, [&](Rank mate) {
+      if (mate == rank) {
+        rows += traffic_.choices_at(rank, rank);
+      } else if (near(mate, rank) || !two_level) {
+        rows += traffic_.choices_at(mate, rank) - traffic_.rows_at(mate, rank);
+      } else if (places_.counterpart(mate, places_.node[static_cast<std::size_t>(rank)]) == rank) {
+        rows += node_choices(mate, rank) - traffic_.node_rows_at(mate, places_.node[static_cast<std::size_t>(rank)]);
+      }
+    });
+    return static_cast<double>(rows);
+  }
+
+  // Choices of a far `source` on the node of `rank`.
+  std::int64_t node_choices(Rank source, Rank rank) const {
+    std::int64_t choices = 0;
+    over_group(rank, [&](Rank mate) {
+      if (near(mate, rank)) choices += traffic_.choices_at(source, mate);
+    });
+    return choices;
+  }
+
+  // Its tokens' rows, or sums of nodes, added up; two-level before that the sums for those it stands for.
+  double sums_us(Rank rank) const {
+    const bool two_level = algorithm_ == ExchangeAlgorithm::kTwoLevel;
+    const int home = places_.node[static_cast<std::size_t>(rank)];
+    std::int64_t terms = 0, summed = 0;
+    over_group(rank, [&](Rank mate) {
+      if (near(mate, rank) || !two_level) terms += traffic_.choices_at(rank, mate);
+      if (two_level && !near(mate, rank) && places_.counterpart(mate, home) == rank) summed += node_choices(mate, rank);
+    });
+    if (two_level) {
+      for (int node = 0; node < places_.nodes(); ++node) {
+        if (node != home) terms += traffic_.node_rows_at(rank, node);
+      }
+    }
+    return bytes_us(sum_, static_cast<double>(terms + summed) * row_bytes_);
+  }
+
+  // ---- Agreement ----
+
+  double sync() const {
+    const bool one_node = places_.nodes() == 1;
+    const CallCosts& calls = machine_.calls;
+    const int peers = places_.group - 1, measured = machine_.ranks - 1;
+    const double more_peers =
+        machine_.nodes > 1 == !one_node && measured > 0 ? static_cast<double>(peers) / measured : 1;
+    if (goes_back(call_)) return more_peers * (one_node ? calls.node_combine_us : calls.combine_us);
+    const double second_round = std::max(0.0, calls.node_push_us - calls.node_dispatch_us);
+    const double first = more_peers * (one_node ? calls.node_dispatch_us : calls.dispatch_us);
+    return first + (pushes() ? second_round : 0) + plan_us();
+  }
+
+  double most_tokens() const {
+    return static_cast<double>(*std::max_element(traffic_.tokens.begin(), traffic_.tokens.end()));
+  }
+  bool pushes() const {
+    return call_ != ExchangeCall::kDispatch || most_tokens() > kMaxOfferedRows ||
+           most_tokens() * row_bytes_ > kMaxOfferedBytes;
+  }
+  double plan_us() const {
+    if (call_ != ExchangeCall::kDispatch) return 0;
+    return crowding() * most_tokens() * traffic_.topk * machine_.calls.choice_ns * 1e-3;
+  }
+
+  // More ranks of a node take turns on its cores than did when it was measured, or fewer.
+  double crowding() const {
+    if (machine_.cores < 1) return 1;
+    const auto turns = [&](double ranks) { return std::max(1.0, ranks / machine_.cores); };
+    return turns(static_cast<double>(places_.ranks()) / places_.nodes()) / turns(machine_.ranks_per_node());
+  }
+
+  const MachineCosts& machine_;
+  const Traffic& traffic_;
+  const RankPlaces& places_;
+  ExchangeCall call_;
+  ExchangeAlgorithm algorithm_;
+  double row_bytes_;
+  const LinkCost *copy_, *sum_, *memory_;
+};
+
+}  // namespace
+
+std::optional<std::string> cannot_predict(const MachineCosts& machine, const RankPlaces& places) {
+  std::vector<LinkClass> needed{LinkClass::kCopy, LinkClass::kSum};
+  const bool several = places.nodes() > 1;
+  if (several)
+    needed.insert(needed.end(),
+                  {LinkClass::kLink, LinkClass::kLinkShared, LinkClass::kLinkStream, LinkClass::kLinkDirect});
+  if (places.ranks() > places.nodes()) needed.push_back(LinkClass::kMemoryShared);
+  for (const LinkClass link : needed) {
+    if (machine.find(link)) continue;
+    return fmt::format(
+        "{} was not measured on the {} rank{} and {} node{} of the calibration: measure with as many as "
+        "this run has",
+        to_string(link), machine.ranks, machine.ranks == 1 ? "" : "s", machine.nodes, machine.nodes == 1 ? "" : "s");
+  }
+  return std::nullopt;
+}
+
+CallCost predict_call(const MachineCosts& machine, const Traffic& traffic, ExchangeCall call,
+                      ExchangeAlgorithm algorithm, double row_bytes) {
+  return Predictor(machine, traffic, call, algorithm, row_bytes).predict();
+}
+
+std::vector<RankedAlgorithm> rank_algorithms(const MachineCosts& machine, const Traffic& traffic, double row_bytes) {
+  std::vector<RankedAlgorithm> ranked;
+  const int candidates = traffic.places.nodes() > 1 ? kNumExchangeAlgorithms : 1;
+  for (int i = 0; i < candidates; ++i) {
+    const auto algorithm = static_cast<ExchangeAlgorithm>(i);
+    double us = 0;
+    for (const ExchangeCall call : {ExchangeCall::kDispatch, ExchangeCall::kCombine}) {
+      us += predict_call(machine, traffic, call, algorithm, row_bytes).total_us();
+    }
+    ranked.push_back({algorithm, us});
+  }
+  const auto faster = [](const RankedAlgorithm& a, const RankedAlgorithm& b) {
+    return a.predicted_us < b.predicted_us;
+  };
+  std::stable_sort(ranked.begin(), ranked.end(), faster);
+  return ranked;
+}
+
+double link_roof(const MachineCosts& machine, int nodes) {
+  double roof = 0;
+  const auto fastest = [&](LinkClass link, double of_rank) {
+    for (const MeasuredLink& measured : machine.links) {
+      if (measured.link != link) continue;
+      for (const LinkSample& sample : measured.samples) roof = std::max(roof, of_rank * sample.bytes / sample.us);
+    }
+  };
+  if (nodes == 1) {
+    for (const LinkClass link : {LinkClass::kMemoryShared, LinkClass::kSum}) fastest(link, 1);
+    return roof;
+  }
+  for (const LinkClass link : {LinkClass::kLinkShared, LinkClass::kLinkStream, LinkClass::kLinkDirect})
+    fastest(link, 1);
+  fastest(LinkClass::kLink, 1 / machine.ranks_per_node());
+  return roof;
+}
+
+}  // namespace moetax

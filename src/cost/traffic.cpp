@@ -1,0 +1,205 @@
+#include "moetax/cost/traffic.h"
+
+#include <algorithm>
+#include <array>
+#include <cassert>
+#include <cstdlib>
+
+namespace moetax {
+namespace {
+
+constexpr double kSlotBytes = 8, kWeightBytes = 4;  // exchange/far_layout.h
+constexpr std::array kCalls = {"dispatch", "dispatch_grad", "redispatch", "combine", "combine_grad"};
+
+// What goes from one rank to another in a call, rows and the header before them.
+struct Bundle {
+  Rank from, to;
+  std::int64_t rows;
+  double bytes;
+};
+
+// ---- The ways of relays: the nodes of a hop, as src/exchange/ring.cpp and mesh2d.cpp go ----
+
+// Nodes forward, or backward if negative.
+int ring_distance(int from, int to, int nodes) {
+  const int forward = (to - from + nodes) % nodes;
+  const bool ahead = 2 * forward < nodes || (2 * forward == nodes && from % 2 == 0);
+  return ahead ? forward : forward - nodes;
+}
+
+int mesh_columns(int nodes) {
+  int rows = 1;
+  for (int r = 1; r * r <= nodes; ++r) {
+    if (nodes % r == 0) rows = r;
+  }
+  return nodes / rows;
+}
+
+// The nodes behind the first, the destination's last.
+std::vector<int> way(ExchangeAlgorithm algorithm, int from, int to, int nodes) {
+  std::vector<int> way;
+  if (algorithm == ExchangeAlgorithm::kRing) {
+    const int distance = ring_distance(from, to, nodes), step = distance > 0 ? 1 : -1;
+    for (int hop = 1; hop < std::abs(distance); ++hop) way.push_back((from + hop * step + nodes) % nodes);
+  }
+  if (algorithm == ExchangeAlgorithm::kMesh2d) {
+    const int columns = mesh_columns(nodes), corner = from / columns * columns + to % columns;
+    if (corner != from && corner != to) way.push_back(corner);
+  }
+  way.push_back(to);
+  return way;
+}
+
+class Bundles {
+ public:
+  Bundles(const Traffic& traffic, ExchangeCall call, ExchangeAlgorithm algorithm, double row_bytes)
+      : traffic_(traffic), call_(call), two_level_(algorithm == ExchangeAlgorithm::kTwoLevel), row_bytes_(row_bytes) {}
+
+  std::vector<Bundle> all() const {
+    const RankPlaces& places = traffic_.places;
+    std::vector<Bundle> bundles;
+    for (Rank source = 0; source < places.ranks(); ++source) {
+      const int home = places.node[static_cast<std::size_t>(source)];
+      for (int node = 0; node < places.nodes(); ++node) {
+        if (node == home) continue;
+        const std::vector<Rank> mates = places.mates(source, node);
+        if (mates.empty()) continue;
+        std::int64_t choices = 0;
+        for (const Rank mate : mates) {
+          if (!two_level_)
+            add(source, mate, traffic_.rows_at(source, mate), traffic_.choices_at(source, mate), bundles);
+          choices += traffic_.choices_at(source, mate);
+        }
+        if (two_level_) {
+          add(source, places.counterpart(source, node), traffic_.node_rows_at(source, node), choices, bundles);
+        }
+      }
+    }
+    return bundles;
+  }
+
+ private:
+  void add(Rank source, Rank stop, std::int64_t rows, std::int64_t choices, std::vector<Bundle>& bundles) const {
+    if (choices == 0) return;
+    const auto slots = static_cast<double>(choices);
+    if (goes_back(call_)) {
+      const std::int64_t back = two_level_ ? rows : choices;
+      const double header = call_ == ExchangeCall::kCombineGrad ? kWeightBytes * slots : 0;
+      bundles.push_back({stop, source, back, header + static_cast<double>(back) * row_bytes_});
+      return;
+    }
+    const bool fresh = call_ == ExchangeCall::kDispatch;
+    const bool weights = call_ == ExchangeCall::kDispatchGrad || (fresh && two_level_);
+    const double header = slots * ((fresh ? kSlotBytes : 0) + (weights ? kWeightBytes : 0));
+    bundles.push_back({source, stop, rows, header + static_cast<double>(rows) * row_bytes_});
+  }
+
+  const Traffic& traffic_;
+  ExchangeCall call_;
+  bool two_level_;
+  double row_bytes_;
+};
+
+}  // namespace
+
+int RankPlaces::nodes() const {
+  return node.empty() ? 0 : *std::max_element(node.begin(), node.end()) + 1;
+}
+
+std::vector<Rank> RankPlaces::mates(Rank rank, int on_node) const {
+  std::vector<Rank> mates;
+  const int first = first_of_group(rank);
+  for (Rank mate = first; mate < first + group; ++mate) {
+    if (node[static_cast<std::size_t>(mate)] == on_node) mates.push_back(mate);
+  }
+  return mates;
+}
+
+Rank RankPlaces::counterpart(Rank rank, int on_node) const {
+  const std::vector<Rank> near = mates(rank, node[static_cast<std::size_t>(rank)]), there = mates(rank, on_node);
+  assert(!there.empty());
+  const auto place = static_cast<std::size_t>(std::find(near.begin(), near.end(), rank) - near.begin());
+  return there[place % there.size()];
+}
+
+Traffic Traffic::none(RankPlaces places) {
+  Traffic traffic;
+  const auto ranks = static_cast<std::size_t>(places.ranks()), nodes = static_cast<std::size_t>(places.nodes());
+  traffic.places = std::move(places);
+  traffic.tokens.resize(ranks);
+  traffic.choices.resize(ranks * ranks);
+  traffic.rows.resize(ranks * ranks);
+  traffic.node_rows.resize(ranks * nodes);
+  return traffic;
+}
+
+const char* to_string(ExchangeCall call) {
+  return kCalls[static_cast<std::size_t>(call)];
+}
+
+std::optional<ExchangeCall> exchange_call(std::string_view name) {
+  const auto found = std::find(kCalls.begin(), kCalls.end(), name);
+  if (found == kCalls.end()) return std::nullopt;
+  return static_cast<ExchangeCall>(found - kCalls.begin());
+}
+
+HopLoad::HopLoad(int ranks) {
+  const auto size = static_cast<std::size_t>(ranks);
+  for (auto* bytes : {&out_bytes, &in_bytes}) bytes->resize(size);
+  for (auto* rows : {&out_rows, &in_rows}) rows->resize(size);
+  peers.resize(size);
+}
+
+double HopLoad::most_of_node(const RankPlaces& places) const {
+  std::vector<double> out(static_cast<std::size_t>(places.nodes())), in(out.size());
+  for (std::size_t r = 0; r < out_bytes.size(); ++r) {
+    const auto node = static_cast<std::size_t>(places.node[r]);
+    out[node] += out_bytes[r];
+    in[node] += in_bytes[r];
+  }
+  double most = 0;
+  for (std::size_t n = 0; n < out.size(); ++n) most = std::max({most, out[n], in[n]});
+  return most;
+}
+
+double HopLoad::most_of_rank() const {
+  double most = 0;
+  for (std::size_t r = 0; r < out_bytes.size(); ++r) most = std::max({most, out_bytes[r], in_bytes[r]});
+  return most;
+}
+
+std::vector<HopLoad> hop_loads(const Traffic& traffic, ExchangeCall call, ExchangeAlgorithm algorithm,
+                               double row_bytes) {
+  const RankPlaces& places = traffic.places;
+  const int nodes = places.nodes();
+  const auto ranks = static_cast<std::size_t>(places.ranks());
+  std::vector<HopLoad> hops;
+  std::vector<std::vector<char>> linked;  // by hop, [R, R]
+  for (const Bundle& bundle : Bundles(traffic, call, algorithm, row_bytes).all()) {
+    const int from_node = places.node[static_cast<std::size_t>(bundle.from)];
+    const std::vector<int> nodes_on_way =
+        way(algorithm, from_node, places.node[static_cast<std::size_t>(bundle.to)], nodes);
+    Rank holder = bundle.from;
+    for (std::size_t hop = 0; hop < nodes_on_way.size(); ++hop) {
+      if (hop == hops.size()) {
+        hops.emplace_back(places.ranks());
+        linked.emplace_back(ranks * ranks);
+      }
+      const bool last = hop + 1 == nodes_on_way.size();
+      const Rank next = last ? bundle.to : places.counterpart(bundle.from, nodes_on_way[hop]);
+      const auto out = static_cast<std::size_t>(holder), in = static_cast<std::size_t>(next);
+      HopLoad& load = hops[hop];
+      load.out_bytes[out] += bundle.bytes;
+      load.in_bytes[in] += bundle.bytes;
+      load.out_rows[out] += bundle.rows;
+      load.in_rows[in] += bundle.rows;
+      char& known = linked[hop][out * ranks + in];
+      if (!known) ++load.peers[out];
+      known = 1;
+      holder = next;
+    }
+  }
+  return hops;
+}
+
+}  // namespace moetax

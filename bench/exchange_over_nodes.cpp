@@ -1,10 +1,12 @@
 // Dispatch + combine between nodes: every exchange algorithm and the plain MPI_Alltoallv way, in turn, on the same
 // routes. Started by an MPI launcher, best on a cluster whose links have a known rate (docs/cluster.md):
 //
-//   exchange_over_nodes [--rate BYTES_PER_S] [--rounds N] [--tokens T[,T...]] [--hot] [--json]
+//   exchange_over_nodes [--rate BYTES_PER_S] [--rounds N] [--tokens T[,T...]] [--hot] [--machine FILE] [--json]
 //
 // --rate is what a node's link carries in each direction: times are then held to the bytes that must cross it. --hot
-// sends every token to one expert first. Rank 0 prints; medians of N rounds, times of the slowest rank.
+// sends every token to one expert first. --machine is what moetax calibrate wrote: its predictions are printed too.
+// Rank 0 prints; medians of N rounds, from when all ranks have begun
+// until all are done.
 #include <fmt/format.h>
 #include <mpi.h>
 #include <unistd.h>
@@ -13,10 +15,13 @@
 #include <cstdlib>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "alltoallv_exchange.h"
+#include "moetax/cost/exchange_cost.h"
 #include "moetax/exchange/exchange.h"
+#include "moetax/machine/host.h"
 #include "moetax/transport/collectives.h"
 #include "moetax/transport/mpi.h"
 #include "moetax/transport/node_map.h"
@@ -32,6 +37,7 @@ struct Arguments {
   int rounds = 15;
   std::vector<std::int64_t> tokens{512};
   bool hot = false, json = false;
+  std::optional<MachineCosts> machine;
 };
 
 // Adds up what an exchange counted.
@@ -66,16 +72,52 @@ T take(Result<T> result) {
   if constexpr (!std::is_void_v<T>) return std::move(*result);
 }
 
-// The time of the slowest rank. Those that are done wait asleep: inside MPI they would take cores from the others.
-template <class Body>
-double timed_us(Collectives& collectives, Body body) {
-  MPI_Barrier(MPI_COMM_WORLD);
-  const std::int64_t start = now_ns();
-  body();
-  const double us = static_cast<double>(now_ns() - start) * 1e-3;
-  take(collectives.barrier("all done", Deadline::in_seconds(60)));
-  return slowest(us);
-}
+// Calls one after the other, as in a layer, and what each took from when the last rank began it until the last was
+// done.
+class Clock {
+ public:
+  template <class Body>
+  void time(Body body) {
+    const std::int64_t start = now_ns();
+    body();
+    periods_.push_back({start, now_ns()});
+  }
+  void forget() { periods_.clear(); }
+
+  // Collective. In the order of the calls.
+  std::vector<double> spans_us(Communicator& comm) const {
+    std::vector<Period> mine = periods_, all(mine.size() * static_cast<std::size_t>(comm.size()));
+    for (Period& period : mine) {
+      period.start_ns -= comm.clock_offset_ns(0);
+      period.end_ns -= comm.clock_offset_ns(0);
+    }
+    const auto bytes = static_cast<int>(mine.size() * sizeof(Period));
+    MPI_Allgather(mine.data(), bytes, MPI_BYTE, all.data(), bytes, MPI_BYTE, MPI_COMM_WORLD);
+    std::vector<double> us;
+    for (std::size_t i = 0; i < mine.size(); ++i) {
+      std::vector<Period> call;
+      for (std::size_t at = i; at < all.size(); at += mine.size()) call.push_back(all[at]);
+      us.push_back(span_us(call));
+    }
+    return us;
+  }
+
+ private:
+  std::vector<Period> periods_;
+};
+
+// Medians over rounds want the sum of each round's calls.
+struct Times {
+  std::vector<double> there_us, us;  // of a dispatch; of it and its combine
+
+  Times(Communicator& comm, const Clock& clock) {
+    const std::vector<double> calls = clock.spans_us(comm);
+    for (std::size_t i = 0; i + 1 < calls.size(); i += 2) {
+      there_us.push_back(calls[i]);
+      us.push_back(calls[i] + calls[i + 1]);
+    }
+  }
+};
 
 // One algorithm with its buffers.
 class Contestant {
@@ -94,24 +136,22 @@ class Contestant {
         tokens_(tokens) {}
 
   std::string name() const { return to_string(algorithm_); }
+  ExchangeAlgorithm algorithm() const { return algorithm_; }
 
-  void round(Collectives& collectives, const RoutingTable& routing, int salt) {
+  void round(const RoutingTable& routing, int salt) {
     refresh(hidden_.data(), hidden_.size(), static_cast<std::uint16_t>(salt));
+    if (salt == 0) clock_.forget();
     Dispatched sent;
-    const double there = timed_us(collectives, [&] {
+    clock_.time([&] {
       sent = take(exchange_.dispatch({hidden_.data(), DType::kBf16, tokens_, kNodeHidden}, routing));
     });
     bench::run_experts(sent.batch.rows.data, sent.batch.out.data, sent.batch.rows.bytes());
-    const double back = timed_us(collectives, [&] {
+    clock_.time([&] {
       take(exchange_.combine(std::move(sent.handle), routing, {}, {out_.data(), DType::kBf16, tokens_, kNodeHidden}));
     });
-    if (salt < 0) return;
-    dispatch_us.push_back(there);
-    combine_us.push_back(back);
-    total_us.push_back(there + back);
   }
 
-  std::vector<double> dispatch_us, combine_us, total_us;
+  Clock clock_;
   ByteCounter counter_;
 
  private:
@@ -140,6 +180,20 @@ NodeBytes node_bytes(Communicator& comm, Collectives& collectives, std::int64_t 
   return bytes;
 }
 
+// What all ranks bring, from their routes.
+Traffic traffic_of(Communicator& comm, Collectives& collectives, const RoutingTable& routing) {
+  RankPlaces places;
+  places.group = comm.size();
+  for (const Rank rank : comm.everyone()) places.node.push_back(comm.node_of(rank));
+  std::vector<Rank> owner;
+  for (int e = 0; e < kNodeExperts; ++e) owner.push_back(ExpertPlacement{kNodeExperts, comm.size()}.owner(e));
+  const auto mine = count_source(places, owner, routing.expert());
+  std::vector<std::int64_t> all(mine.size() * places.node.size());
+  take(collectives.all_gather("traffic", std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)),
+                              Deadline::in_seconds(60)));
+  return Traffic::of_sources(places, kNodeExperts, kNodeTopK, all);
+}
+
 std::string json_row(const std::string& name, std::int64_t tokens, bool hot, std::vector<double> us,
                      const std::string& more) {
   std::sort(us.begin(), us.end());
@@ -148,20 +202,30 @@ std::string json_row(const std::string& name, std::int64_t tokens, bool hot, std
                      tokens, hot, us[us.size() / 2], us[last / 10], us[last - last / 10], more);
 }
 
-void print(const Arguments& arguments, const std::string& name, std::int64_t tokens, const std::vector<double>& us,
-           const std::vector<double>& there_us, const NodeBytes& there, const NodeBytes& back) {
+struct Predicted {
+  double dispatch_us = 0, combine_us = 0;
+};
+
+void print(const Arguments& arguments, const std::string& name, std::int64_t tokens, const Times& times,
+           const NodeBytes& there, const NodeBytes& back, const std::optional<Predicted>& predicted) {
+  const std::vector<double>&us = times.us, &there_us = times.there_us;
   const double bytes = static_cast<double>(there.most + back.most);
   if (arguments.json) {
-    std::puts(json_row(name, tokens, arguments.hot, us,
-                       fmt::format(R"(,"dispatch_bytes":{},"combine_bytes":{},"most_bytes":{:.0f})", there.all,
-                                   back.all, bytes))
-                  .c_str());
+    std::string more =
+        fmt::format(R"(,"dispatch_us":{:.1f},"dispatch_bytes":{},"combine_bytes":{},"most_bytes":{:.0f})",
+                    median(there_us), there.all, back.all, bytes);
+    if (predicted) {
+      more += fmt::format(R"(,"predicted_us":{:.1f},"predicted_dispatch_us":{:.1f})",
+                          predicted->dispatch_us + predicted->combine_us, predicted->dispatch_us);
+    }
+    std::puts(json_row(name, tokens, arguments.hot, us, more).c_str());
     return;
   }
   std::string bound;
   if (arguments.rate > 0 && bytes > 0) {
     bound = fmt::format(", {:.0f} % of the link", 100 * bytes / arguments.rate / (median(us) * 1e-6));
   }
+  if (predicted) bound += fmt::format(", predicted {:.0f} us", predicted->dispatch_us + predicted->combine_us);
   std::printf("T=%-5lld %-10s %9.0f us (%.0f there), %.2f + %.2f MB between nodes%s\n", static_cast<long long>(tokens),
               name.c_str(), median(us), median(there_us), 1e-6 * static_cast<double>(there.all),
               1e-6 * static_cast<double>(back.all), bound.c_str());
@@ -177,24 +241,32 @@ void compare(Communicator& comm, const Arguments& arguments, std::int64_t tokens
     contestants.push_back(std::make_unique<Contestant>(comm, static_cast<ExchangeAlgorithm>(i), tokens));
   }
   AlltoallvExchange plain({comm.size(), kNodeExperts, kNodeTopK, kNodeHidden}, routing);
-  std::vector<double> plain_us, plain_there_us;
+  Clock plain_clock;
   for (int round = -2; round < arguments.rounds; ++round) {
-    for (const auto& contestant : contestants) contestant->round(collectives, routing, round);
+    for (const auto& contestant : contestants) contestant->round(routing, round);
+    if (round == 0) plain_clock.forget();
     plain.refresh_tokens(static_cast<std::uint16_t>(round));
-    const double there = timed_us(collectives, [&] { plain.dispatch(); });
+    plain_clock.time([&] { plain.dispatch(); });
     plain.run_experts();
-    const double back = timed_us(collectives, [&] { plain.combine(); });
-    if (round < 0) continue;
-    plain_us.push_back(there + back);
-    plain_there_us.push_back(there);
+    plain_clock.time([&] { plain.combine(); });
   }
+  const Traffic traffic = traffic_of(comm, collectives, routing);
   for (const auto& contestant : contestants) {
     const NodeBytes there = node_bytes(comm, collectives, contestant->counter_.of("dispatch"));
     const NodeBytes back = node_bytes(comm, collectives, contestant->counter_.of("combine"));
-    if (comm.rank() == 0)
-      print(arguments, contestant->name(), tokens, contestant->total_us, contestant->dispatch_us, there, back);
+    const Times times(comm, contestant->clock_);
+    if (comm.rank() != 0) continue;
+    std::optional<Predicted> predicted;
+    if (arguments.machine) {
+      const auto us = [&](ExchangeCall call) {
+        return predict_call(*arguments.machine, traffic, call, contestant->algorithm(), 2.0 * kNodeHidden).total_us();
+      };
+      predicted = {us(ExchangeCall::kDispatch), us(ExchangeCall::kCombine)};
+    }
+    print(arguments, contestant->name(), tokens, times, there, back, predicted);
   }
-  if (comm.rank() == 0) print(arguments, "alltoallv", tokens, plain_us, plain_there_us, {}, {});
+  const Times plain_times(comm, plain_clock);
+  if (comm.rank() == 0) print(arguments, "alltoallv", tokens, plain_times, {}, {}, {});
 }
 
 bool parse(int argc, char** argv, Arguments& arguments) {
@@ -209,6 +281,8 @@ bool parse(int argc, char** argv, Arguments& arguments) {
       arguments.rate = std::atof(argv[i]);
     } else if (name == "--rounds") {
       arguments.rounds = std::atoi(argv[i]);
+    } else if (name == "--machine") {
+      arguments.machine = take(read_machine_costs(argv[i]));
     } else if (name == "--tokens") {
       arguments.tokens.clear();
       for (char* at = argv[i]; *at != '\0'; at += *at == ',') arguments.tokens.push_back(std::strtoll(at, &at, 10));
@@ -229,6 +303,9 @@ int main(int argc, char** argv) {
   const bool fine = moetax::bench::parse(argc, argv, arguments);
   if (fine) {
     const auto comm = moetax::bench::take(moetax::join_mpi(MPI_COMM_WORLD));
+    // As moetax places the ranks of a node, and calibrate measured them.
+    const moetax::NodeMap nodes(*comm);
+    moetax::pin_rank(nodes.place_of(comm->rank()), static_cast<int>(nodes.near().size()), 1);
     for (const std::int64_t tokens : arguments.tokens) moetax::bench::compare(*comm, arguments, tokens);
   }
   MPI_Finalize();

@@ -19,7 +19,7 @@ constexpr std::int64_t kHidden = 2048;                        // bf16: rows of 4
 constexpr std::int64_t kStreamBytes = std::int64_t{8} << 20;  // of a rank, at most
 constexpr int kExpertsPerRank = 8, kTopK = 6;                 // of the calls without rows to speak of
 constexpr std::int64_t kSlimHidden = 8;
-constexpr std::int64_t kFewTokens = 512, kManyTokens = 4096;  // pushed rows, both
+constexpr std::int64_t kFewTokens = 288, kManyTokens = 4096;  // pushed rows, both
 
 // An exchange to try calls on, with its tokens and routes. One expert per rank and K = 1: each token goes to one rank.
 class CallMeter {
@@ -45,45 +45,28 @@ class CallMeter {
     double dispatch_us = 0, combine_us = 0;
   };
 
-  // A dispatch and its combine, each from a meeting of all on.
+  // Dispatches and their combines, one after the other as in a layer: medians from when the last rank begins a call
+  // until the last is done with it.
   Result<Times> calls(const RoutingTable& routing, int turns) {
-    Times times;
-    std::vector<double> combines;
+    std::vector<Period> dispatches, combines;
     const ConstRows tokens = rows(tokens_.data(), routing.tokens());
-    std::optional<Dispatched> sent;
-    MOETAX_ASSIGN(times.dispatch_us, turns_.median_of_slowest(turns, [&]() -> Result<double> {
-      sent.reset();
-      return time_us([&]() -> Result<void> {
-        MOETAX_ASSIGN(sent, exchange_->dispatch(tokens, routing));
-        return {};
-      });
-    }));
-    sent.reset();
-    MOETAX_ASSIGN(times.combine_us, turns_.median_of_slowest(turns, [&]() -> Result<double> {
-      MOETAX_ASSIGN(Dispatched again, exchange_->dispatch(tokens, routing));
-      MOETAX_TRY(turns_.meet());
-      return time_us([&]() -> Result<void> {
-        MOETAX_TRY(exchange_->combine(std::move(again.handle), routing, {}, rows(out_, routing.tokens())));
-        return {};
-      });
-    }));
+    MOETAX_TRY(turns_.meet());
+    for (int turn = -1; turn < turns; ++turn) {
+      const std::int64_t start = now_ns();
+      MOETAX_ASSIGN(Dispatched sent, exchange_->dispatch(tokens, routing));
+      const std::int64_t middle = now_ns();
+      MOETAX_TRY(exchange_->combine(std::move(sent.handle), routing, {}, rows(out_, routing.tokens())));
+      if (turn < 0) continue;
+      dispatches.push_back({start, middle});
+      combines.push_back({middle, now_ns()});
+    }
+    Times times;
+    MOETAX_ASSIGN(times.dispatch_us, turns_.median_span(dispatches));
+    MOETAX_ASSIGN(times.combine_us, turns_.median_span(combines));
     return times;
   }
 
-  // Rows along a known layout, without routing.
-  Result<double> stream(const RoutingTable& routing, ExchangeAlgorithm algorithm, int turns) {
-    MOETAX_TRY(exchange_->set_algorithm(algorithm));
-    const ConstRows tokens = rows(tokens_.data(), routing.tokens());
-    MOETAX_ASSIGN(Dispatched sent, exchange_->dispatch(tokens, routing));
-    MOETAX_ASSIGN(const DispatchLayout layout,
-                  exchange_->combine(std::move(sent.handle), routing, {}, rows(out_, routing.tokens())));
-    return turns_.median_of_slowest(turns, [&]() -> Result<double> {
-      return time_us([&]() -> Result<void> {
-        MOETAX_ASSIGN(Dispatched again, exchange_->redispatch(layout, tokens));
-        return exchange_->release(std::move(again.handle));
-      });
-    });
-  }
+  Result<void> set_algorithm(ExchangeAlgorithm algorithm) { return exchange_->set_algorithm(algorithm); }
 
  private:
   explicit CallMeter(Turns turns) : turns_(std::move(turns)) {}
@@ -124,8 +107,43 @@ RoutingTable to_everywhere(std::int64_t tokens, int experts) {
   return routing;
 }
 
-Result<void> measure_streams(Communicator& comm, const CalibrateProgress& progress, double meeting_us,
-                             MachineCosts& machine) {
+// Rows to each far rank: 1, 2, 3, 4, 6, 8, 12, ... up to 64, where links change their ways, then doubled.
+std::int64_t next_rows(std::int64_t rows) {
+  const bool power = (rows & (rows - 1)) == 0;
+  if (rows == 1 || rows >= 64) return 2 * rows;
+  return power ? rows * 3 / 2 : rows * 4 / 3;
+}
+
+// Each row to a rank of another node crosses a link once, or, in a ring, as often as the nodes are apart.
+double hops_per_row(const NodeMap& nodes, Rank self, ExchangeAlgorithm algorithm) {
+  if (algorithm != ExchangeAlgorithm::kRing) return 1;
+  double hops = 0;
+  const int num = nodes.num_nodes();
+  for (const Rank peer : nodes.far()) {
+    const int ahead = (nodes.node_of(peer) - nodes.node_of(self) + num) % num;
+    hops += std::min(ahead, num - ahead);
+  }
+  return hops / static_cast<double>(nodes.far().size());
+}
+
+// What rows add to a dispatch and its combine that bring nothing, half of it.
+Result<void> measure_stream(CallMeter& meter, const NodeMap& nodes, std::int64_t most_rows, double hops,
+                            MeasuredLink& measured) {
+  constexpr int kEmptyTurns = 51;
+  MOETAX_ASSIGN(const auto empty, meter.calls(to_far_ranks(nodes, 0), kEmptyTurns));
+  const auto peers = static_cast<std::int64_t>(nodes.far().size());
+  for (std::int64_t rows = 1; rows <= most_rows; rows = next_rows(rows)) {
+    // The same on all ranks, also where nodes differ in theirs.
+    const auto turns = static_cast<int>(std::clamp<std::int64_t>(kStreamBytes / (rows * kHidden * 8), 5, 31));
+    MOETAX_ASSIGN(const auto full, meter.calls(to_far_ranks(nodes, rows), turns));
+    const double us = (full.dispatch_us - empty.dispatch_us + full.combine_us - empty.combine_us) / 2;
+    const double bytes = hops * static_cast<double>(rows * peers * kHidden * 2);
+    measured.samples.push_back({bytes, std::max(us, 0.01 * full.combine_us)});
+  }
+  return {};
+}
+
+Result<void> measure_streams(Communicator& comm, const CalibrateProgress& progress, MachineCosts& machine) {
   const NodeMap nodes(comm);
   if (nodes.num_nodes() < 2) return {};
   const auto peers = static_cast<std::int64_t>(nodes.far().size());
@@ -134,18 +152,13 @@ Result<void> measure_streams(Communicator& comm, const CalibrateProgress& progre
   for (const auto& [link, algorithm, what] :
        {std::tuple{LinkClass::kLinkStream, ExchangeAlgorithm::kFlat,
                    "rows to all ranks of other nodes, in staggered rounds"},
-        std::tuple{LinkClass::kLinkDirect, ExchangeAlgorithm::kDirect, "the same, to all at once"}}) {
+        std::tuple{LinkClass::kLinkDirect, ExchangeAlgorithm::kDirect, "the same, to all at once"},
+        std::tuple{LinkClass::kLinkRelay, ExchangeAlgorithm::kRing, "the same, through the nodes of a ring; all hops"},
+        std::tuple{LinkClass::kLinkTwoLevel, ExchangeAlgorithm::kTwoLevel, "the same, each by one rank of its node"}}) {
     progress.say(fmt::format("measuring {}", what));
     MeasuredLink measured{link, what, {}, {}};
-    for (std::int64_t rows = 1; rows <= most; rows *= 2) {
-      const double bytes = static_cast<double>(rows * peers * kHidden * 2);
-      // The same on all ranks, also where nodes differ in theirs.
-      const auto turns =
-          static_cast<int>(std::clamp<std::int64_t>(kStreamBytes / (rows * kHidden * comm.size()), 5, 31));
-      MOETAX_ASSIGN(const double us, meter.stream(to_far_ranks(nodes, rows), algorithm, turns));
-      // Without the meeting of the call, which is told apart.
-      measured.samples.push_back({bytes, std::max(us - meeting_us, 0.01 * us)});
-    }
+    MOETAX_TRY(meter.set_algorithm(algorithm));
+    MOETAX_TRY(measure_stream(meter, nodes, most, hops_per_row(nodes, comm.rank(), algorithm), measured));
     measured.cost = fit_link(measured.samples);
     machine.links.push_back(std::move(measured));
   }
@@ -180,9 +193,9 @@ Result<void> measure_calls(Communicator& comm, const CalibrateProgress& progress
     const double token_us =
         std::max(0.0, many.dispatch_us - few.dispatch_us) / static_cast<double>(kManyTokens - kFewTokens);
     machine.calls.choice_ns = 1e3 * token_us / kTopK;
-    machine.calls.node_push_us = std::max(0.0, few.dispatch_us - token_us * kFewTokens);
+    machine.calls.node_push_us = std::max(empty.dispatch_us, few.dispatch_us - token_us * kFewTokens);
   }
-  return measure_streams(comm, progress, machine.calls.combine_us, machine);
+  return measure_streams(comm, progress, machine);
 }
 
 }  // namespace moetax::cli

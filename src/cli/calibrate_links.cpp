@@ -20,7 +20,7 @@ constexpr std::size_t kTerms = 6;        // of sums
 
 // Enough for a median, and about a second for all sizes of a link of 1 Gbit/s.
 int turns_for(std::size_t bytes) {
-  return static_cast<int>(std::clamp<std::size_t>((std::size_t{2} << 20) / bytes, 3, 101));
+  return static_cast<int>(std::clamp<std::size_t>((std::size_t{2} << 20) / bytes, 5, 101));
 }
 
 class LinkMeter {

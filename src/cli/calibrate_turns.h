@@ -24,7 +24,7 @@ class Turns {
  public:
   static Result<Turns> create(Communicator& comm, double deadline_s) {
     MOETAX_ASSIGN(Collectives collectives, Collectives::create(comm, Deadline::in_seconds(deadline_s)));
-    return Turns(comm.size(), deadline_s, std::move(collectives));
+    return Turns(comm.size(), deadline_s, -comm.clock_offset_ns(0), std::move(collectives));
   }
 
   Result<void> meet() { return collectives_.barrier("calibrate", deadline()); }
@@ -44,13 +44,32 @@ class Turns {
     return median(us);
   }
 
+  // The same result on all ranks: the median over turns, whose periods every rank gives, of what a turn took from when
+  // the last rank began it until the last was done. At most 256 turns.
+  Result<double> median_span(std::vector<Period> mine) {
+    for (Period& period : mine) {
+      period.start_ns += to_rank_0_ns_;
+      period.end_ns += to_rank_0_ns_;
+    }
+    std::vector<Period> all(mine.size() * static_cast<std::size_t>(ranks_)), turn(static_cast<std::size_t>(ranks_));
+    MOETAX_TRY(collectives_.all_gather("calibrate times", std::as_bytes(std::span(mine)),
+                                       std::as_writable_bytes(std::span(all)), deadline()));
+    std::vector<double> us;
+    for (std::size_t i = 0; i < mine.size(); ++i) {
+      for (std::size_t r = 0; r < turn.size(); ++r) turn[r] = all[r * mine.size() + i];
+      us.push_back(span_us(turn));
+    }
+    return median(us);
+  }
+
  private:
-  Turns(int ranks, double deadline_s, Collectives collectives)
-      : ranks_(ranks), deadline_s_(deadline_s), collectives_(std::move(collectives)) {}
+  Turns(int ranks, double deadline_s, std::int64_t to_rank_0_ns, Collectives collectives)
+      : ranks_(ranks), deadline_s_(deadline_s), to_rank_0_ns_(to_rank_0_ns), collectives_(std::move(collectives)) {}
   Deadline deadline() const { return Deadline::in_seconds(deadline_s_); }
 
   int ranks_;
   double deadline_s_;
+  std::int64_t to_rank_0_ns_;  // added to a time of this rank's clock
   Collectives collectives_;
 };
 

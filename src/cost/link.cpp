@@ -7,13 +7,14 @@
 namespace moetax {
 namespace {
 
-constexpr std::size_t kMaxPieces = 3;
+constexpr std::size_t kMaxPieces = 4;
 constexpr std::size_t kMinSamples = 2;  // of a piece
 constexpr double kWorthAPiece = 0.75;   // of the error that must remain at most
 constexpr double kGoodEnough = 0.002;   // error at which no piece is added any more
 
-// Least squares of relative errors: minimises the sum of ((a + b x - t) / t)^2, with a, b >= 0.
-LinkPiece fit_line(std::span<const LinkSample> samples) {
+// Least squares of relative errors: minimises the sum of ((a + b x - t) / t)^2, with b >= 0, and a >= 0 in the first
+// piece. A later one may rise from below: what a link lets pass at once comes before what it carries.
+LinkPiece fit_line(std::span<const LinkSample> samples, bool first) {
   double w = 0, wx = 0, wxx = 0, wt = 0, wxt = 0;
   for (const LinkSample& sample : samples) {
     const double weight = 1 / (sample.us * sample.us);
@@ -26,13 +27,13 @@ LinkPiece fit_line(std::span<const LinkSample> samples) {
   const double determinant = w * wxx - wx * wx;
   double slope = determinant > 0 ? (w * wxt - wx * wt) / determinant : 0;
   double start = (wt - slope * wx) / w;
-  if (start < 0) {
+  if (start < 0 && first) {
     start = 0;
     slope = wxx > 0 ? wxt / wxx : 0;
   }
   if (slope < 1 / kLinkNoLimit) {
     slope = 1 / kLinkNoLimit;
-    start = std::max(0.0, (wt - slope * wx) / w);
+    start = (wt - slope * wx) / w;
   }
   return {samples.front().bytes, start, 1 / slope};
 }
@@ -56,15 +57,15 @@ struct Fit {
 };
 
 // The best way to cut the samples into `count` pieces.
-Fit fit_pieces(std::span<const LinkSample> samples, std::size_t count) {
+Fit fit_pieces(std::span<const LinkSample> samples, std::size_t count, bool first) {
   if (count == 1) {
-    const LinkPiece line = fit_line(samples);
+    const LinkPiece line = fit_line(samples, first);
     return {{line}, squared_error(line, samples)};
   }
   Fit best;
   for (std::size_t cut = kMinSamples; cut + kMinSamples * (count - 1) <= samples.size(); ++cut) {
-    const LinkPiece line = fit_line(samples.first(cut));
-    Fit rest = fit_pieces(samples.subspan(cut), count - 1);
+    const LinkPiece line = fit_line(samples.first(cut), first);
+    Fit rest = fit_pieces(samples.subspan(cut), count - 1, false);
     const double error = squared_error(line, samples.first(cut)) + rest.error;
     if (error >= best.error) continue;
     rest.pieces.insert(rest.pieces.begin(), line);
@@ -89,10 +90,10 @@ LinkCost fit_link(std::span<const LinkSample> given) {
   const auto by_size = [](const LinkSample& a, const LinkSample& b) { return a.bytes < b.bytes; };
   std::sort(samples.begin(), samples.end(), by_size);
   if (samples.empty() || samples.front().bytes == samples.back().bytes) return {};
-  Fit fit = fit_pieces(samples, 1);
+  Fit fit = fit_pieces(samples, 1, true);
   const double good_enough = static_cast<double>(samples.size()) * kGoodEnough * kGoodEnough;
   for (std::size_t count = 2; count <= kMaxPieces && fit.error > good_enough; ++count) {
-    Fit finer = fit_pieces(samples, count);
+    Fit finer = fit_pieces(samples, count, true);
     if (finer.error < kWorthAPiece * fit.error) fit = std::move(finer);
   }
   fit.pieces.front().from_bytes = 0;

@@ -17,8 +17,9 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::size_t kMaxFileBytes = std::size_t{4} << 20;
 constexpr double kMost = 1e15;  // of any number: far beyond what is real, far from overflowing
-constexpr std::array<const char*, kNumLinkClasses> kNames = {"copy", "sum",         "memory",      "memory-shared",
-                                                             "link", "link-shared", "link-stream", "link-direct"};
+constexpr std::array<const char*, kNumLinkClasses> kNames = {
+    "copy",        "sum",         "memory",      "memory-shared", "link",
+    "link-shared", "link-stream", "link-direct", "link-relay",    "link-two-level"};
 
 Json link_json(const MeasuredLink& link) {
   Json samples = Json::array(), pieces = Json::array();
@@ -112,11 +113,14 @@ MeasuredLink read_link(const Json& json, const std::string& where, Reader& read)
   idx = 0;
   for (const Json& piece : read.array(json, where, "pieces")) {
     const std::string at = fmt::format("{}.pieces[{}]", where, idx++);
-    const LinkPiece next{read.number(piece, at, "from_bytes", 0), read.number(piece, at, "start_up_us", 0),
+    const LinkPiece next{read.number(piece, at, "from_bytes", 0), read.number(piece, at, "start_up_us", -kMost),
                          read.number(piece, at, "bytes_per_us", 1e-9)};
     const double before = link.cost.pieces.empty() ? -1 : link.cost.pieces.back().from_bytes;
     if (next.from_bytes <= before || (before < 0 && next.from_bytes > 0)) {
       read.problem(fmt::format("{}.from_bytes: pieces begin at 0 and ascend", at));
+    }
+    if (next.start_up_us + next.from_bytes / next.bytes_per_us < 0) {
+      read.problem(fmt::format("{}.start_up_us: the piece begins with a time below 0", at));
     }
     link.cost.pieces.push_back(next);
   }

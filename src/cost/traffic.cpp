@@ -4,6 +4,8 @@
 #include <array>
 #include <cassert>
 #include <cstdlib>
+#include <numeric>
+#include <utility>
 
 namespace moetax {
 namespace {
@@ -133,6 +135,47 @@ Traffic Traffic::none(RankPlaces places) {
   return traffic;
 }
 
+Traffic Traffic::of_sources(RankPlaces places, int experts, int topk, std::span<const std::int64_t> sources) {
+  Traffic traffic = none(std::move(places));
+  traffic.experts = experts;
+  traffic.topk = topk;
+  const std::size_t ranks = traffic.places.node.size(), nodes = traffic.node_rows.size() / ranks;
+  assert(sources.size() == ranks * source_size(traffic.places));
+  for (std::size_t r = 0; r < ranks; ++r) {
+    const std::int64_t* from = sources.data() + r * source_size(traffic.places);
+    traffic.tokens[r] = *from;
+    std::copy_n(from + 1, ranks, &traffic.choices[r * ranks]);
+    std::copy_n(from + 1 + ranks, ranks, &traffic.rows[r * ranks]);
+    std::copy_n(from + 1 + 2 * ranks, nodes, &traffic.node_rows[r * nodes]);
+  }
+  return traffic;
+}
+
+std::size_t source_size(const RankPlaces& places) {
+  return 1 + 2 * places.node.size() + static_cast<std::size_t>(places.nodes());
+}
+
+std::vector<std::int64_t> count_source(const RankPlaces& places, std::span<const Rank> owner,
+                                       MatrixView<const std::int32_t> expert) {
+  const std::size_t ranks = places.node.size();
+  std::vector<std::int64_t> counts(source_size(places)), last(counts.size(), -1);  // the last token that went there
+  std::int64_t* choices = counts.data() + 1;
+  counts[0] = expert.rows;
+  const auto count_once = [&](std::size_t at, std::int64_t token) {
+    counts[at] += last[at] != token;
+    last[at] = token;
+  };
+  for (std::int64_t t = 0; t < expert.rows; ++t) {
+    for (const std::int32_t chosen : expert.row_span(t)) {
+      const auto rank = static_cast<std::size_t>(owner[static_cast<std::size_t>(chosen)]);
+      ++choices[rank];
+      count_once(1 + ranks + rank, t);
+      count_once(1 + 2 * ranks + static_cast<std::size_t>(places.node[rank]), t);
+    }
+  }
+  return counts;
+}
+
 const char* to_string(ExchangeCall call) {
   return kCalls[static_cast<std::size_t>(call)];
 }
@@ -160,6 +203,10 @@ double HopLoad::most_of_node(const RankPlaces& places) const {
   double most = 0;
   for (std::size_t n = 0; n < out.size(); ++n) most = std::max({most, out[n], in[n]});
   return most;
+}
+
+double HopLoad::mean_of_nodes(const RankPlaces& places) const {
+  return std::accumulate(out_bytes.begin(), out_bytes.end(), 0.0) / places.nodes();
 }
 
 double HopLoad::most_of_rank() const {

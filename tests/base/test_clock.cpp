@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <thread>
+#include <vector>
 
 #include "moetax/base/clock.h"
 
@@ -33,6 +34,16 @@ TEST(Deadline, PassesWhenItsTimeHasCome) {
   EXPECT_GT(far.at_ns(), now_ns() + 900'000'000'000);
   EXPECT_TRUE(Deadline::in_seconds(0).passed());
   EXPECT_TRUE(Deadline::in_seconds(-1).passed());
+}
+
+TEST(SpanUs, FromTheLastStartToTheLastEnd) {
+  EXPECT_EQ(span_us({}), 0);
+  const std::vector<Period> aligned{{0, 9000}, {5000, 8000}, {2000, 8500}};
+  EXPECT_DOUBLE_EQ(span_us(aligned), 4);
+  // A clock that is off can lead neither below the shortest period nor beyond the longest.
+  const std::vector<Period> late{{0, 4000}, {900000, 903000}}, early{{0, 4000}, {-900000, -897000}};
+  EXPECT_DOUBLE_EQ(span_us(late), 3);
+  EXPECT_DOUBLE_EQ(span_us(early), 4);
 }
 
 }  // namespace

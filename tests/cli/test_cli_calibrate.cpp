@@ -34,7 +34,7 @@ TEST(Calibrate, MeasuresTheLinksThereAre) {
     }
   }
   EXPECT_THAT(classes, ElementsAre("copy", "sum", "memory", "memory-shared", "link", "link-shared", "link-stream",
-                                   "link-direct"));
+                                   "link-direct", "link-relay", "link-two-level"));
   EXPECT_GT(machine.at("calls").at("dispatch_us"), 0);
   EXPECT_GT(machine.at("calls").at("combine_us"), 0);
 }
@@ -51,7 +51,7 @@ TEST(Calibrate, OneNodeHasNoLinks) {
 TEST(Calibrate, NodesMayDifferInTheirRanks) {
   const CommandResult result = run_command({"calibrate", "--ranks", "5", "--nodes", "3", "--out", "-"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_EQ(json::parse(result.out).at("links").size(), 8u);
+  EXPECT_EQ(json::parse(result.out).at("links").size(), 10u);
 }
 
 TEST(Calibrate, RefusesWhatMakesNoSense) {

@@ -46,7 +46,9 @@ inline MachineCosts synthetic_machine(int ranks, int per_node) {
                    line(LinkClass::kLink, 20, 100),
                    line(LinkClass::kLinkShared, 20, of_rank),
                    line(LinkClass::kLinkStream, to_all, of_rank),
-                   line(LinkClass::kLinkDirect, to_all, of_rank / 2)};
+                   line(LinkClass::kLinkDirect, to_all, of_rank / 2),
+                   line(LinkClass::kLinkRelay, to_all, of_rank),
+                   line(LinkClass::kLinkTwoLevel, 20 + 2 * (machine.nodes - 2), of_rank)};
   machine.calls = {.dispatch_us = 30, .combine_us = 25, .node_dispatch_us = 3, .node_combine_us = 2, .node_push_us = 5};
   return machine;
 }

@@ -40,9 +40,9 @@ TEST(ExchangeCost, HopsAreToldApart) {
   // Eight nodes in a ring: 16 / 7 hops on average; in a grid of 2 x 4: 10 / 7.
   EXPECT_NEAR(ring.hops_us / ring.bandwidth_us, 16.0 / 7 - 1, 0.1);
   EXPECT_NEAR(mesh.hops_us / mesh.bandwidth_us, 10.0 / 7 - 1, 0.1);
-  // Direct has half the bandwidth on this machine.
+  // Direct has half the bandwidth on this machine where all links are as full; the fullest has its own.
   const CallCost direct = predict(machine, traffic, ExchangeCall::kDispatch, ExchangeAlgorithm::kDirect);
-  EXPECT_NEAR(direct.bandwidth_us, 2 * flat.bandwidth_us, 0.01 * flat.bandwidth_us);
+  EXPECT_NEAR(direct.bandwidth_us, 2 * flat.bandwidth_us, 0.08 * flat.bandwidth_us);
 }
 
 TEST(ExchangeCost, NeverFallsWithTheBytes) {

@@ -97,6 +97,25 @@ TEST(Traffic, BalancedRoutesSendWhatTheFormulasExpect) {
   EXPECT_NEAR(node_rows / 16000, expected_distinct_groups(64, 6, 4), 0.03);
 }
 
+TEST(Traffic, CountedFromRoutesByHand) {
+  // Ranks 0, 1 | 2; experts 0, 1 on rank 0, 2 on rank 1, 3 on rank 2. Two tokens of rank 1, top-3.
+  const RankPlaces places{{0, 0, 1}, 3};
+  const std::vector<Rank> owner{0, 0, 1, 2};
+  const std::vector<std::int32_t> chosen{0, 1, 3, 2, 0, 1};
+  const auto counts = count_source(places, owner, {chosen.data(), 2, 3});
+  EXPECT_EQ(counts, (std::vector<std::int64_t>{2, /*choices*/ 4, 1, 1, /*rows*/ 2, 1, 1, /*node rows*/ 2, 1}));
+  std::vector<std::int64_t> all(3 * source_size(places));
+  std::copy(counts.begin(), counts.end(), all.begin() + static_cast<std::ptrdiff_t>(counts.size()));
+  const Traffic traffic = Traffic::of_sources(places, 4, 3, all);
+  EXPECT_EQ(traffic.tokens, (std::vector<std::int64_t>{0, 2, 0}));
+  EXPECT_EQ(traffic.choices_at(1, 0), 4);
+  EXPECT_EQ(traffic.rows_at(1, 0), 2);
+  EXPECT_EQ(traffic.rows_at(1, 2), 1);
+  EXPECT_EQ(traffic.node_rows_at(1, 0), 2);
+  EXPECT_EQ(traffic.node_rows_at(1, 1), 1);
+  EXPECT_EQ(traffic.choices_at(0, 1), 0);
+}
+
 TEST(Traffic, CallsHaveTheirNames) {
   for (const ExchangeCall call : kCalls) EXPECT_EQ(exchange_call(to_string(call)), call);
   EXPECT_EQ(exchange_call("reduce (experts)"), std::nullopt);

@@ -3,7 +3,9 @@
 
 #include <time.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <span>
 
 namespace moetax {
 
@@ -37,5 +39,24 @@ class Deadline {
   std::int64_t at_ns_;
   double seconds_;
 };
+
+// Something that several ranks do together, as one of them saw it.
+struct Period {
+  std::int64_t start_ns = 0, end_ns = 0;
+};
+
+// How long it took once all had begun: from the last start to the last end, of clocks that are aligned. Whatever the
+// clocks say, not less than the shortest period and not more than the longest. 0 for none.
+inline double span_us(std::span<const Period> periods) {
+  if (periods.empty()) return 0;
+  std::int64_t start = periods[0].start_ns, end = periods[0].end_ns, shortest = end - start, longest = shortest;
+  for (const Period& period : periods) {
+    start = std::max(start, period.start_ns);
+    end = std::max(end, period.end_ns);
+    shortest = std::min(shortest, period.end_ns - period.start_ns);
+    longest = std::max(longest, period.end_ns - period.start_ns);
+  }
+  return static_cast<double>(std::clamp(end - start, shortest, longest)) * 1e-3;
+}
 
 }  // namespace moetax

@@ -1,7 +1,7 @@
 // What it costs to move bytes over a link, fitted to measurements: time = start-up + bytes / bandwidth, piecewise.
 //
 // One line misses real links by 12 to 20 % on average: small messages go another way through caches and protocols than
-// large ones. So the fit has up to three pieces over the message size, each a line of its own (the alpha-beta model of
+// large ones. So the fit has up to four pieces over the message size, each a line of its own (the alpha-beta model of
 // Hockney, Parallel Computing 20, 1994), and says by how much it misses what was measured.
 #pragma once
 
@@ -22,7 +22,7 @@ struct LinkSample {
 // From `from_bytes` on, up to the next piece.
 struct LinkPiece {
   double from_bytes = 0;
-  double start_up_us = 0;
+  double start_up_us = 0;  // at 0 bytes, were the piece to reach there; below 0 where a link lets some bytes pass at once
   double bytes_per_us = 0;  // MB/s; > 0
 };
 

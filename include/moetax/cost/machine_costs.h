@@ -22,8 +22,10 @@ enum class LinkClass : std::uint8_t {
   kLinkShared,    // the same while all send to the next node and hear from the one before
   kLinkStream,    // rows to all ranks of other nodes as flat carries them, shared, with the copies at their ends
   kLinkDirect,    // as direct carries them
+  kLinkRelay,     // as ring carries them, over the bytes of all hops
+  kLinkTwoLevel,  // as two-level carries them
 };
-inline constexpr int kNumLinkClasses = 8;
+inline constexpr int kNumLinkClasses = 10;
 const char* to_string(LinkClass link);  // "copy", "sum", "memory", "memory-shared", "link", ...
 
 struct MeasuredLink {

@@ -6,11 +6,13 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <vector>
 
 #include "moetax/base/exchange_algorithm.h"
 #include "moetax/base/ids.h"
+#include "moetax/base/matrix.h"
 
 namespace moetax {
 
@@ -39,6 +41,8 @@ struct Traffic {
   std::vector<std::int64_t> node_rows;  // [R, nodes] tokens of the source with an expert on the node
 
   static Traffic none(RankPlaces places);
+  // From what count_source() gave on every rank, in rank order: [R * source_size(places)].
+  static Traffic of_sources(RankPlaces places, int experts, int topk, std::span<const std::int64_t> sources);
   std::int64_t choices_at(Rank from, Rank to) const { return choices[at(from, to)]; }
   std::int64_t rows_at(Rank from, Rank to) const { return rows[at(from, to)]; }
   std::int64_t node_rows_at(Rank from, int node) const {
@@ -51,6 +55,12 @@ struct Traffic {
     return static_cast<std::size_t>(from) * places.node.size() + static_cast<std::size_t>(to);
   }
 };
+
+// What `source` sends, for Traffic::of_sources: its tokens, choices and rows by rank, rows by node. `expert` [T, K] are
+// its tokens' choices, `owner` [E] the world's rank that holds an expert for this source.
+std::size_t source_size(const RankPlaces& places);
+std::vector<std::int64_t> count_source(const RankPlaces& places, std::span<const Rank> owner,
+                                       MatrixView<const std::int32_t> expert);
 
 // The calls of an exchange, as ExchangeRecord spells them.
 enum class ExchangeCall : std::uint8_t { kDispatch, kDispatchGrad, kRedispatch, kCombine, kCombineGrad };
@@ -68,6 +78,7 @@ struct HopLoad {
 
   explicit HopLoad(int ranks);
   double most_of_node(const RankPlaces& places) const;  // bytes one way over the fullest node's link
+  double mean_of_nodes(const RankPlaces& places) const;
   double most_of_rank() const;
 };
 

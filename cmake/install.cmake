@@ -25,6 +25,6 @@ file(GENERATE OUTPUT "${PROJECT_BINARY_DIR}/moetax.pc" INPUT "${PROJECT_BINARY_D
 install(FILES "${PROJECT_SOURCE_DIR}/schema/bill.schema.json" "${PROJECT_SOURCE_DIR}/schema/machine.schema.json"
   DESTINATION "${CMAKE_INSTALL_DATADIR}/moetax")
 install(FILES "${PROJECT_SOURCE_DIR}/README.md" "${PROJECT_SOURCE_DIR}/LICENSE" "${PROJECT_SOURCE_DIR}/docs/bill.md"
-  "${PROJECT_SOURCE_DIR}/docs/exchange.md" "${PROJECT_SOURCE_DIR}/docs/calibrate.md"
+  "${PROJECT_SOURCE_DIR}/docs/exchange.md" "${PROJECT_SOURCE_DIR}/docs/calibrate.md" "${PROJECT_SOURCE_DIR}/docs/topology.md"
   DESTINATION "${CMAKE_INSTALL_DOCDIR}")
 install(FILES "${PROJECT_BINARY_DIR}/moetax.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")

@@ -1,0 +1,137 @@
+#include "moetax/machine/topology.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cassert>
+#include <tuple>
+#include <utility>
+
+#include "machine/topology_readers.h"
+#include "moetax/base/file.h"
+
+namespace moetax {
+namespace {
+
+constexpr std::size_t kMaxFileBytes = std::size_t{64} << 20;
+
+auto slowness(const Link& link) {
+  return std::tuple(link.kind, link.hops, -link.lanes);
+}
+
+}  // namespace
+
+bool slower(const Link& a, const Link& b) {
+  return slowness(a) > slowness(b);
+}
+
+std::string_view link_class_name(LinkClass kind) {
+  switch (kind) {
+    case LinkClass::kNvlink:
+      return "NVLink";
+    case LinkClass::kXgmi:
+      return "XGMI";
+    case LinkClass::kPix:
+      return "PIX";
+    case LinkClass::kPxb:
+      return "PXB";
+    case LinkClass::kPhb:
+      return "PHB";
+    case LinkClass::kNode:
+      return "NODE";
+    case LinkClass::kSys:
+      return "SYS";
+    case LinkClass::kUnknown:
+      break;
+  }
+  return "unknown";
+}
+
+std::string link_text(const Link& link) {
+  if (link.kind == LinkClass::kNvlink) return link.lanes > 0 ? fmt::format("NV{}", link.lanes) : "NVLink";
+  std::string text(link_class_name(link.kind));
+  if (link.kind == LinkClass::kXgmi && link.hops > 1) text += fmt::format(" {} hops", link.hops);
+  if (link.kind == LinkClass::kXgmi && link.lanes > 1) text += fmt::format(" x{}", link.lanes);
+  return text;
+}
+
+std::string_view topology_format_name(TopologyFormat format) {
+  switch (format) {
+    case TopologyFormat::kNvidiaSmi:
+      return "nvidia-smi topo -m";
+    case TopologyFormat::kRocmSmi:
+      return "rocm-smi --showtopo";
+    case TopologyFormat::kNcclXml:
+      return "NCCL topology XML";
+    case TopologyFormat::kLstopoXml:
+      return "lstopo XML";
+  }
+  return "unknown";
+}
+
+Topology::Topology(TopologyFormat format, int line, std::vector<Device> devices)
+    : format_(format), line_(line), devices_(std::move(devices)) {
+  const auto is_gpu = [](const Device& device) { return device.kind == DeviceKind::kGpu; };
+  assert(devices_.size() <= static_cast<std::size_t>(kMaxDevices));
+  assert(std::is_partitioned(devices_.begin(), devices_.end(), is_gpu));
+  gpus_ = static_cast<int>(std::count_if(devices_.begin(), devices_.end(), is_gpu));
+  links_.resize(devices_.size() * devices_.size());
+}
+
+void Topology::set_link(int a, int b, const Link& link) {
+  assert(a != b);
+  links_[slot(a, b)] = links_[slot(b, a)] = link;
+}
+
+Link Topology::fastest() const {
+  Link best;
+  for (int a = 0; a < gpus_; ++a) {
+    for (int b = a + 1; b < gpus_; ++b) {
+      if (slower(best, link(a, b))) best = link(a, b);
+    }
+  }
+  return best;
+}
+
+Link Topology::slowest() const {
+  if (gpus_ < 2) return {};
+  Link worst = link(0, 1);
+  for (int a = 0; a < gpus_; ++a) {
+    for (int b = a + 1; b < gpus_; ++b) {
+      if (slower(link(a, b), worst)) worst = link(a, b);
+    }
+  }
+  return worst;
+}
+
+int Topology::unknown_gpu_pairs() const {
+  int count = 0;
+  for (int a = 0; a < gpus_; ++a) {
+    for (int b = a + 1; b < gpus_; ++b) count += link(a, b).kind == LinkClass::kUnknown;
+  }
+  return count;
+}
+
+void Topology::skip(int line, std::string why) {
+  if (skipped_count_++ < kMaxSkipped) skipped_.push_back({line, std::move(why)});
+}
+
+Result<std::vector<Topology>> parse_topologies(std::string_view text, const std::string& origin) {
+  std::vector<Topology> found = parse_nvidia_smi(text);
+  if (found.empty()) {
+    return fail(ErrorCode::kBadInput,
+                fmt::format("{}: holds no topology; expected the matrix of `nvidia-smi topo -m`", origin));
+  }
+  return found;
+}
+
+Result<std::vector<Topology>> read_topologies(const std::string& path) {
+  MOETAX_ASSIGN(const std::string text, read_text_file(path, kMaxFileBytes));
+  return parse_topologies(text, path);
+}
+
+bool looks_like_topology(std::string_view text) {
+  return looks_like_nvidia_smi(text);
+}
+
+}  // namespace moetax

@@ -37,7 +37,8 @@ struct Sizes {
         element(static_cast<double>(size_of(options.dtype))),
         ranks(static_cast<double>(options.here.size())),
         nodes(options.nodes),
-        passes_on(options.exchange == ExchangeAlgorithm::kRing || options.exchange == ExchangeAlgorithm::kMesh2d),
+        passes_on(options.exchange == ExchangeAlgorithm::kRing || options.exchange == ExchangeAlgorithm::kMesh2d ||
+                  options.auto_exchange || options.decompose),
         replicas(options.ep_size > 0 ? static_cast<double>(options.ranks) / options.ep_size : 1.0),
         tokens(tokens_here(options)),
         choices(tokens * topk),

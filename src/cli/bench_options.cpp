@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdio>
 #include <numeric>
+#include <tuple>
 
 #include "cli/bench_specs.h"
 
@@ -23,17 +24,21 @@ struct Typed {
   std::optional<float> route_scale;
   std::string tokens = "2048";
   std::string dtype = "bf16";
-  std::string exchange = to_string(ExchangeAlgorithm::kFlat);
+  std::optional<std::string> exchange;
+  std::optional<double> latency_limit_ms, tax_limit_percent;
   bool recompute = false;
   std::optional<int> ranks, threads;
   std::vector<std::string> delays;
 };
+
+constexpr const char* kAuto = "auto";
 
 // In the order of the values.
 std::vector<std::string> exchange_names() {
   std::vector<std::string> names;
   names.reserve(kNumExchangeAlgorithms);
   for (int i = 0; i < kNumExchangeAlgorithms; ++i) names.emplace_back(to_string(static_cast<ExchangeAlgorithm>(i)));
+  names.emplace_back(kAuto);
   return names;
 }
 
@@ -61,9 +66,17 @@ void declare_run(CLI::App& app, BenchOptions& options, Typed& typed) {
                  "expert-parallel ranks, one process each (default 2; under mpirun its number)");
   app.add_option("--nodes", options.nodes_by_decree,
                  "treat the ranks as if they were on so many nodes, which share no memory (default: as they are)");
-  app.add_option("--exchange", typed.exchange, "how rows travel between nodes: flat, direct, ring, mesh2d or two-level")
-      ->check(CLI::IsMember(exchange_names()))
-      ->capture_default_str();
+  app.add_option("--exchange", typed.exchange,
+                 "how rows travel between nodes: flat, direct, ring, mesh2d, two-level, or auto, which chooses by "
+                 "measured costs (default: auto with --machine, else flat)")
+      ->check(CLI::IsMember(exchange_names()));
+  app.add_option("--machine", options.costs_path,
+                 "measured costs that moetax calibrate wrote: for predictions, roofs and --exchange auto");
+  app.add_option("--latency-limit", typed.latency_limit_ms,
+                 "ms of a dispatch and its combine beyond which auto chooses again at once");
+  app.add_option("--tax-limit", typed.tax_limit_percent, "percent of a step, the same");
+  app.add_flag("--decompose", options.decompose,
+               "afterwards try every exchange on the same routing: predicted terms beside the measured time");
   app.add_option("--ep-size", options.ep_size, "ranks per replica of the experts (default: all ranks, one replica)");
   app.add_option("--tokens", typed.tokens, "tokens per rank: one number, or one per rank (--tokens 512,64)")
       ->capture_default_str();
@@ -179,6 +192,32 @@ Result<void> check_counts(const BenchOptions& options, int least_threads) {
   return {};
 }
 
+Result<void> resolve_exchange(const Typed& typed, BenchOptions& options) {
+  const std::string name = typed.exchange.value_or(options.costs_path.empty() ? "flat" : kAuto);
+  options.auto_exchange = name == kAuto;
+  if (!options.auto_exchange) {
+    const std::vector<std::string> names = exchange_names();
+    options.exchange = static_cast<ExchangeAlgorithm>(std::find(names.begin(), names.end(), name) - names.begin());
+  }
+  if (options.decompose && options.costs_path.empty()) {
+    return fail(ErrorCode::kUsage,
+                "--decompose needs measured costs: run moetax calibrate with the same ranks and "
+                "nodes, and give its file as --machine");
+  }
+  for (const auto& [limit, flag, factor, to] :
+       {std::tuple{typed.latency_limit_ms, "--latency-limit", 1e3, &options.policy.latency_us},
+        std::tuple{typed.tax_limit_percent, "--tax-limit", 0.01, &options.policy.tax_share}}) {
+    if (!limit) continue;
+    if (!options.auto_exchange) {
+      return fail(ErrorCode::kUsage, fmt::format("{} is a limit at which --exchange auto chooses again", flag));
+    }
+    if (!(*limit > 0 && *limit < 1e9))
+      return fail(ErrorCode::kUsage, fmt::format("{} {}: expected more than 0", flag, *limit));
+    *to = *limit * factor;
+  }
+  return {};
+}
+
 }  // namespace
 
 std::int64_t BenchOptions::first_token(Rank rank) const {
@@ -239,9 +278,7 @@ Result<std::optional<BenchOptions>> parse_bench_options(int argc, char** argv, i
   std::iota(options.here.begin(), options.here.end(), 0);
   MOETAX_ASSIGN(options.tokens, parse_tokens(typed.tokens, options.ranks));
   MOETAX_ASSIGN(options.delay_ms, parse_delays(typed.delays, options.ranks));
-  const std::vector<std::string> names = exchange_names();
-  options.exchange =
-      static_cast<ExchangeAlgorithm>(std::find(names.begin(), names.end(), typed.exchange) - names.begin());
+  MOETAX_TRY(resolve_exchange(typed, options));
   options.dtype = typed.dtype == "fp32" ? DType::kFp32 : DType::kBf16;
   return std::optional(std::move(options));
 }

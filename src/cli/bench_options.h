@@ -8,6 +8,7 @@
 
 #include "cli/launched.h"
 #include "moetax/base/result.h"
+#include "moetax/cost/exchange_policy.h"
 #include "moetax/layer/moe_layer.h"
 #include "moetax/model/shape.h"
 
@@ -28,7 +29,11 @@ struct BenchOptions {
   int threads = 1;  // per rank; 0: of a launched job, as many as its part of the node's cores, see settle()
   int nodes = 1;    // that the ranks are on, or are treated as if they were (--nodes)
   std::optional<int> nodes_by_decree;
-  ExchangeAlgorithm exchange = ExchangeAlgorithm::kFlat;
+  ExchangeAlgorithm exchange = ExchangeAlgorithm::kFlat;  // to begin with, if it is chosen while running
+  bool auto_exchange = false;
+  ExchangePolicyOptions policy;  // of the choice
+  bool decompose = false;
+  std::string costs_path;  // of machine.json, may be empty
   std::string routing = "router";
   std::vector<double> delay_ms;  // one per rank, 0: none
   double deadline_s = 30;

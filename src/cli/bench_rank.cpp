@@ -9,24 +9,29 @@
 #include <optional>
 #include <thread>
 
+#include "cli/bench_decompose.h"
 #include "cli/bench_tokens.h"
 #include "cli/routing_record.h"
 #include "moetax/base/random.h"
+#include "moetax/layer/exchange_chooser.h"
 #include "moetax/layer/moe_layer.h"
 #include "moetax/machine/host.h"
 #include "moetax/meter/ledger.h"
+#include "moetax/transport/node_map.h"
 
 namespace moetax::cli {
 namespace {
 
 constexpr std::uint64_t kTokenStream = 1, kGradientStream = 2, kBiasStream = 1000;
 constexpr int kMaxSpans = 40000;
+constexpr int kStepsPerReview = 4;  // of the exchange
 
 // A progress line on standard error, when rank 0 talks to a terminal.
 class Progress {
  public:
   explicit Progress(Rank rank) : shown_(rank == 0 && isatty(STDERR_FILENO)) {}
-  ~Progress() {
+  ~Progress() { clear(); }
+  void clear() const {
     if (shown_) std::fputs("\r\033[K", stderr);
   }
   void say(const std::string& text) const {
@@ -39,21 +44,28 @@ class Progress {
 
 class RankBench {
  public:
-  static Result<RankBench> create(const BenchOptions& options, const RoutingSource& routes, Communicator& world,
-                                  Ledger& ledger, const Progress& progress);
+  static Result<RankBench> create(const BenchOptions& options, const RoutingSource& routes,
+                                  const std::optional<MachineCosts>& costs, Communicator& world, Ledger& ledger,
+                                  const Progress& progress);
   Result<void> run(const Progress& progress);
   Result<void> record_routing();
   void complete(RankLedger& record) const;
   Result<std::uint64_t> output_hash();
+  // What costs have to say of the run, on rank 0.
+  Result<void> price(BenchOutcome& outcome);
   Collectives& over_world() { return parallel_->over_world(); }
   Deadline deadline() const { return Deadline::in_seconds(options_->deadline_s); }
 
  private:
-  RankBench(const BenchOptions& options, const RoutingSource& routes, Communicator& world, Ledger& ledger)
-      : options_(&options), routes_(&routes), rank_(world.rank()), ledger_(&ledger) {}
+  RankBench(const BenchOptions& options, const RoutingSource& routes, const std::optional<MachineCosts>& costs,
+            Communicator& world, Ledger& ledger)
+      : options_(&options), routes_(&routes), costs_(&costs), rank_(world.rank()), ledger_(&ledger) {}
   Result<void> make_layers(Communicator& world, const Progress& progress);
   Result<void> make_tokens();
   Result<void> step(bool measured);
+  bool prices() const { return !options_->costs_path.empty(); }
+  Result<void> review(int steps_done, const Progress& progress);
+  std::vector<const RoutingTable*> routings() const;
   Result<void> forward();
   Result<void> backward();
   std::int64_t tokens() const { return options_->tokens[static_cast<std::size_t>(rank_)]; }
@@ -63,8 +75,12 @@ class RankBench {
 
   const BenchOptions* options_;
   const RoutingSource* routes_;
+  const std::optional<MachineCosts>* costs_;  // on rank 0
   Rank rank_;
   Ledger* ledger_;
+  std::unique_ptr<ExchangeChooser> chooser_;  // where the exchange is chosen
+  std::vector<BillChoice> choices_;
+  bool one_exchange_ = true;  // in all measured steps
   std::unique_ptr<ExpertParallel> parallel_;
   std::vector<MoeLayer> layers_;
   std::vector<PageBuffer> inputs_;         // hidden of every layer
@@ -76,9 +92,10 @@ class RankBench {
   PageBuffer d_out_, d_stream_, d_hidden_;
 };
 
-Result<RankBench> RankBench::create(const BenchOptions& options, const RoutingSource& routes, Communicator& world,
-                                    Ledger& ledger, const Progress& progress) {
-  RankBench bench(options, routes, world, ledger);
+Result<RankBench> RankBench::create(const BenchOptions& options, const RoutingSource& routes,
+                                    const std::optional<MachineCosts>& costs, Communicator& world, Ledger& ledger,
+                                    const Progress& progress) {
+  RankBench bench(options, routes, costs, world, ledger);
   const auto place = std::find(options.here.begin(), options.here.end(), world.rank()) - options.here.begin();
   ledger.record().pinning =
       options.bound_by_launcher
@@ -97,8 +114,23 @@ std::vector<float> selection_bias(const BenchOptions& options, int layer_idx) {
   return bias;
 }
 
+// kUsage where the calibration lacks what these ranks need.
+Result<void> check_costs(const MachineCosts& costs, ExpertParallel& parallel, const std::string& path) {
+  const NodeMap nodes(parallel.world());
+  RankPlaces places;
+  for (const Rank rank : parallel.world().everyone()) places.node.push_back(nodes.node_of(rank));
+  places.group = parallel.options().ep_size;
+  const auto problem = cannot_predict(costs, places);
+  if (!problem) return {};
+  return fail(ErrorCode::kUsage, fmt::format("--machine {}: {}", path, *problem));
+}
+
 Result<void> RankBench::make_layers(Communicator& world, const Progress& progress) {
   const BenchOptions& options = *options_;
+  if (options.auto_exchange && prices()) {
+    chooser_ = std::make_unique<ExchangeChooser>(*costs_, options.policy, ledger_);
+  }
+  Observer* observer = chooser_ ? static_cast<Observer*>(chooser_.get()) : ledger_;
   MOETAX_ASSIGN(ExpertParallel parallel,
                 ExpertParallel::create(world, {.max_tokens = tokens(),
                                                .hidden = options.model.hidden,
@@ -110,8 +142,9 @@ Result<void> RankBench::make_layers(Communicator& world, const Progress& progres
                                                .threads = options.threads,
                                                .algorithm = options.exchange,
                                                .deadline_s = options.deadline_s,
-                                               .observer = ledger_}));
+                                               .observer = observer}));
   parallel_ = std::make_unique<ExpertParallel>(std::move(parallel));
+  if (*costs_) MOETAX_TRY(check_costs(**costs_, *parallel_, options.costs_path));
   for (int l = 0; l < options.layers; ++l) {
     progress.say(fmt::format("making the weights of layer {}/{}", l + 1, options.layers));
     MOETAX_ASSIGN(MoeLayer layer, MoeLayer::create(*parallel_, options.layer_config(), options.activations));
@@ -155,7 +188,56 @@ Result<void> RankBench::run(const Progress& progress) {
     progress.say(measured ? fmt::format("step {}/{}", i - options_->warmup + 1, options_->steps)
                           : fmt::format("warming up {}/{}", i + 1, options_->warmup));
     MOETAX_TRY(step(measured));
+    if (chooser_ && (i == 0 || (i + 1) % kStepsPerReview == 0)) MOETAX_TRY(review(i + 1, progress));
   }
+  return {};
+}
+
+std::vector<const RoutingTable*> RankBench::routings() const {
+  std::vector<const RoutingTable*> routings;
+  for (const MoeLayer& layer : layers_) routings.push_back(&layer.routing());
+  return routings;
+}
+
+// Of the last measured step; before there is one nothing is known.
+std::optional<double> last_tax_share(const RankLedger& record) {
+  if (record.steps.empty()) return std::nullopt;
+  const StepRecord& step = record.steps.back();
+  std::int64_t tax = 0;
+  for (const Part part : {Part::kPack, Part::kWire, Part::kWait, Part::kLaunch}) {
+    tax += step.part_ns[static_cast<std::size_t>(part)];
+  }
+  return static_cast<double>(tax) / static_cast<double>(std::max<std::int64_t>(1, step.end_ns - step.start_ns));
+}
+
+// Between steps: another exchange from here on, if that promises to be faster.
+Result<void> RankBench::review(int steps_done, const Progress& progress) {
+  for (LayerSaved& saved : saved_) saved.layout = {};
+  MOETAX_ASSIGN(const auto decision, chooser_->review(*parallel_, routings(), last_tax_share(ledger_->record())));
+  if (!decision) return {};
+  if (decision->from != decision->to && steps_done > options_->warmup) one_exchange_ = false;
+  if (rank_ != 0) return {};
+  choices_.push_back({steps_done, to_string(decision->to), decision->why});
+  progress.clear();
+  std::fprintf(stderr, "moetax: after step %d: exchange %s, because %s\n", steps_done, to_string(decision->to),
+               decision->why.c_str());
+  return {};
+}
+
+Result<void> RankBench::price(BenchOutcome& outcome) {
+  if (!prices()) return {};
+  for (LayerSaved& saved : saved_) saved.layout = {};
+  for (const RoutingTable* routing : routings()) {
+    MOETAX_ASSIGN(auto traffic, gather_traffic(*parallel_, {&routing, 1}));
+    if (traffic) outcome.traffic.push_back(std::move(*traffic));
+  }
+  if (one_exchange_) outcome.one_exchange = parallel_->exchange().algorithm();
+  outcome.bill.choices = choices_;
+  if (!options_->decompose) return {};
+  const std::optional<Traffic> traffic =
+      outcome.traffic.empty() ? std::nullopt : std::optional(outcome.traffic.front());
+  MOETAX_ASSIGN(outcome.bill.decomposition, decompose(*parallel_, layers_[0].routing(), rows_at(inputs_[0]),
+                                                      rows_at(output_), *costs_ ? &**costs_ : nullptr, traffic));
   return {};
 }
 
@@ -252,18 +334,19 @@ Result<std::uint64_t> RankBench::output_hash() {
   return sum;
 }
 
-Result<std::optional<BenchOutcome>> run(const BenchOptions& options, const RoutingSource& routes, Bill bill,
-                                        Communicator& world) {
+Result<std::optional<BenchOutcome>> run(const BenchOptions& options, const RoutingSource& routes,
+                                        const std::optional<MachineCosts>& costs, Bill bill, Communicator& world) {
   const Progress progress(world.rank());
   Ledger ledger(world.rank(), options.recorded_steps(), options.exchanges_per_step(), kMaxSpans);
-  MOETAX_ASSIGN(RankBench bench, RankBench::create(options, routes, world, ledger, progress));
+  MOETAX_ASSIGN(RankBench bench, RankBench::create(options, routes, costs, world, ledger, progress));
   MOETAX_TRY(bench.run(progress));
   bench.complete(ledger.record());
   MOETAX_ASSIGN(const std::uint64_t hash, bench.output_hash());
   if (!options.record_routing_path.empty()) MOETAX_TRY(bench.record_routing());
   MOETAX_ASSIGN(const auto handed_in, bench.over_world().gather_bytes(ledger.record().to_bytes(), bench.deadline()));
+  BenchOutcome outcome{.bill = std::move(bill), .ledgers = {}, .traffic = {}, .one_exchange = {}};
+  MOETAX_TRY(bench.price(outcome));
   if (world.rank() != 0) return std::optional<BenchOutcome>();
-  BenchOutcome outcome{std::move(bill), {}};
   for (const std::vector<std::byte>& bytes : handed_in) {
     MOETAX_ASSIGN(RankLedger record, RankLedger::from_bytes(bytes));
     outcome.ledgers.push_back(std::move(record));
@@ -274,9 +357,10 @@ Result<std::optional<BenchOutcome>> run(const BenchOptions& options, const Routi
 
 }  // namespace
 
-Result<std::optional<BenchOutcome>> run_bench_rank(const BenchOptions& options, const RoutingSource& routes, Bill bill,
+Result<std::optional<BenchOutcome>> run_bench_rank(const BenchOptions& options, const RoutingSource& routes,
+                                                   const std::optional<MachineCosts>& costs, Bill bill,
                                                    Communicator& world) {
-  auto outcome = run(options, routes, std::move(bill), world);
+  auto outcome = run(options, routes, costs, std::move(bill), world);
   if (!outcome) world.fail(outcome.error());
   return outcome;
 }

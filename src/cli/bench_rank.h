@@ -15,11 +15,15 @@ namespace moetax::cli {
 struct BenchOutcome {
   Bill bill;
   std::vector<RankLedger> ledgers;
+  std::vector<Traffic> traffic;                   // of each layer, where costs are known
+  std::optional<ExchangeAlgorithm> one_exchange;  // that carried all measured steps; none: it changed meanwhile
 };
 
-// Runs the whole bench on this rank; collective. `bill` holds the machine and configuration. Rank 0 returns the
-// finished bill and everyone's ledgers, the others nothing. An error has been told to the other ranks already.
-Result<std::optional<BenchOutcome>> run_bench_rank(const BenchOptions& options, const RoutingSource& routes, Bill bill,
+// Runs the whole bench on this rank; collective. `bill` holds the machine and configuration; `costs` count on rank 0.
+// Rank 0 returns the finished bill and everyone's ledgers, the others nothing. An error has been told to the other
+// ranks already.
+Result<std::optional<BenchOutcome>> run_bench_rank(const BenchOptions& options, const RoutingSource& routes,
+                                                   const std::optional<MachineCosts>& costs, Bill bill,
                                                    Communicator& world);
 
 }  // namespace moetax::cli

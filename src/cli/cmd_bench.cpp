@@ -46,7 +46,8 @@ Bill describe_run(const BenchOptions& options, const HostInfo& host, const Trans
   config.dtype = to_string(options.dtype);
   config.wire_dispatch = config.wire_combine = config.dtype;
   config.transport = transport.name;
-  config.exchange = exchange.name;
+  config.exchange = options.auto_exchange && options.nodes > 1 ? "auto" : exchange.name;
+  config.costs = options.costs_path;
   config.nodes = options.nodes;
   config.hosts = options.hosts;
   config.routing = options.routing;
@@ -66,11 +67,15 @@ Bill describe_run(const BenchOptions& options, const HostInfo& host, const Trans
 }
 
 // Rank 0's last act: the bill for people, the files for machines, the threshold.
-Result<int> deliver(const BenchOptions& options, BenchOutcome& outcome) {
+Result<int> deliver(const BenchOptions& options, const std::optional<MachineCosts>& costs, BenchOutcome& outcome) {
   Bill& bill = outcome.bill;
   bill.pinning = outcome.ledgers[0].pinning;
   bill.gemm = gemm_description();
   fill_bill(outcome.ledgers, bill);
+  if (costs && outcome.one_exchange) {
+    const double row_bytes = static_cast<double>(options.model.hidden) * static_cast<double>(size_of(options.dtype));
+    add_predictions(*costs, outcome.traffic, *outcome.one_exchange, row_bytes, bill);
+  }
   explain(bill);
   if (options.json_path != "-" && options.trace_path != "-") MOETAX_TRY(write_text("-", to_text(bill)));
   if (!options.json_path.empty()) MOETAX_TRY(write_text(options.json_path, to_json(bill)));
@@ -83,11 +88,18 @@ Result<int> deliver(const BenchOptions& options, BenchOutcome& outcome) {
   return kThresholdCrossed;
 }
 
+// What every rank needs to run.
+struct Prepared {
+  BenchOptions options;
+  RoutingSource routes;
+  Bill bill;
+  std::optional<MachineCosts> costs;  // on rank 0
+};
+
 // Containers of this process may still fail to grow; that is an error like others, and the other ranks hear of it.
-Result<std::optional<BenchOutcome>> run_rank(const BenchOptions& options, const RoutingSource& routes, const Bill& bill,
-                                             Communicator& world) {
+Result<std::optional<BenchOutcome>> run_rank(const Prepared& prepared, Communicator& world) {
   try {
-    return run_bench_rank(options, routes, bill, world);
+    return run_bench_rank(prepared.options, prepared.routes, prepared.costs, prepared.bill, world);
   } catch (const std::bad_alloc&) {
     Error error{ErrorCode::kUnavailable, fmt::format("rank {} ran out of memory", world.rank()), world.rank()};
     world.fail(error);
@@ -95,18 +107,20 @@ Result<std::optional<BenchOutcome>> run_rank(const BenchOptions& options, const 
   }
 }
 
-// What every rank needs to run.
-struct Prepared {
-  BenchOptions options;
-  RoutingSource routes;
-  Bill bill;
-};
-
 Result<Prepared> prepare(BenchOptions options, const HostInfo& host, const TransportEntry& transport, bool writes) {
   if (!options.fail_on.empty()) MOETAX_TRY(parse_threshold(options.fail_on));
   const RouterConfig& router = options.model.router;
   auto routes = RoutingSource::open(options.routing, router.experts, router.topk, options.seed);
   if (!routes) return Unexpected(std::move(routes.error()));
+  if (options.auto_exchange && options.costs_path.empty() && options.nodes > 1) {
+    return fail(ErrorCode::kUsage,
+                "--exchange auto chooses by measured costs: run moetax calibrate with the same ranks "
+                "and nodes, and give its file as --machine");
+  }
+  std::optional<MachineCosts> costs;
+  if (writes && !options.costs_path.empty()) {
+    MOETAX_ASSIGN(costs, read_machine_costs(options.costs_path));
+  }
   MOETAX_TRY(check_memory(options, host));
   if (writes) {
     for (const std::string* path : {&options.json_path, &options.trace_path}) MOETAX_TRY(check_writable(*path));
@@ -117,14 +131,14 @@ Result<Prepared> prepare(BenchOptions options, const HostInfo& host, const Trans
   MOETAX_TRY(exchange.probe());
   Bill bill = describe_run(options, host, transport, exchange);
   bill.mpi = found;
-  return Prepared{std::move(options), std::move(*routes), std::move(bill)};
+  return Prepared{std::move(options), std::move(*routes), std::move(bill), std::move(costs)};
 }
 
 int rank_body(const Prepared& prepared, Communicator& world) {
-  auto outcome = run_rank(prepared.options, prepared.routes, prepared.bill, world);
+  auto outcome = run_rank(prepared, world);
   if (!outcome) return told(world, outcome.error());
   if (!*outcome) return 0;
-  const Result<int> delivered = deliver(prepared.options, **outcome);
+  const Result<int> delivered = deliver(prepared.options, prepared.costs, **outcome);
   return delivered ? *delivered : told(world, delivered.error());
 }
 

@@ -257,7 +257,8 @@ CallCost predict_call(const MachineCosts& machine, const Traffic& traffic, Excha
 
 std::vector<RankedAlgorithm> rank_algorithms(const MachineCosts& machine, const Traffic& traffic, double row_bytes) {
   std::vector<RankedAlgorithm> ranked;
-  const int candidates = traffic.places.nodes() > 1 ? kNumExchangeAlgorithms : 1;
+  const bool crosses = !hop_loads(traffic, ExchangeCall::kDispatch, ExchangeAlgorithm::kFlat, row_bytes).empty();
+  const int candidates = crosses ? kNumExchangeAlgorithms : 1;
   for (int i = 0; i < candidates; ++i) {
     const auto algorithm = static_cast<ExchangeAlgorithm>(i);
     double us = 0;
@@ -277,16 +278,22 @@ double link_roof(const MachineCosts& machine, int nodes) {
   double roof = 0;
   const auto fastest = [&](LinkClass link, double of_rank) {
     for (const MeasuredLink& measured : machine.links) {
-      if (measured.link != link) continue;
-      for (const LinkSample& sample : measured.samples) roof = std::max(roof, of_rank * sample.bytes / sample.us);
+      if (measured.link != link || measured.samples.empty()) continue;
+      // Small messages may be faster than what a link carries for long: caches, and bursts that shaping lets pass.
+      const auto by_size = [](const LinkSample& a, const LinkSample& b) { return a.bytes < b.bytes; };
+      const double most = std::max_element(measured.samples.begin(), measured.samples.end(), by_size)->bytes;
+      for (const LinkSample& sample : measured.samples) {
+        if (sample.bytes >= most / 8) roof = std::max(roof, of_rank * sample.bytes / sample.us);
+      }
     }
   };
   if (nodes == 1) {
     for (const LinkClass link : {LinkClass::kMemoryShared, LinkClass::kSum}) fastest(link, 1);
     return roof;
   }
-  for (const LinkClass link : {LinkClass::kLinkShared, LinkClass::kLinkStream, LinkClass::kLinkDirect})
+  for (const LinkClass link : {LinkClass::kLinkShared, LinkClass::kLinkStream, LinkClass::kLinkDirect}) {
     fastest(link, 1);
+  }
   fastest(LinkClass::kLink, 1 / machine.ranks_per_node());
   return roof;
 }

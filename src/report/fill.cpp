@@ -6,6 +6,7 @@
 #include <map>
 #include <tuple>
 
+#include "moetax/base/clock.h"
 #include "moetax/report/bill.h"
 #include "report/format.h"
 #include "report/load.h"
@@ -111,7 +112,8 @@ struct ExchangeSum {
   std::vector<double> us;
   double wait_us = 0, transfer_us = 0, logical = 0, physical = 0, internode = 0;
   std::map<Rank, int> last;
-  std::int64_t calls = 0;  // of the rank that made the most
+  std::int64_t calls = 0;                                                // of the rank that made the most
+  std::map<std::pair<int, std::int64_t>, std::vector<Period>> together;  // by group of ranks and call
 
   void add(const LedgerExchange& exchange) {
     us.push_back(static_cast<double>(exchange.end_ns - exchange.start_ns) * 1e-3);
@@ -123,6 +125,14 @@ struct ExchangeSum {
     if (exchange.wait_ns > 0 && exchange.last_rank != kNoRank) ++last[exchange.last_rank];
   }
 };
+
+// The median over calls, which all ranks of a group make together.
+std::optional<double> median_span_us(const ExchangeSum& sum) {
+  std::vector<double> us;
+  for (const auto& [call, periods] : sum.together) us.push_back(span_us(periods));
+  if (us.empty()) return std::nullopt;
+  return stats_of(std::move(us)).p50;
+}
 
 BillExchange summarise(const std::tuple<std::string, std::string, std::string>& key, const ExchangeSum& sum,
                        double steps) {
@@ -138,6 +148,7 @@ BillExchange summarise(const std::tuple<std::string, std::string, std::string>& 
   out.std_us = us.std;
   out.wait_us = sum.wait_us / samples;
   out.transfer_us = sum.transfer_us / samples;
+  if (out.family == "all-to-all") out.span_us = median_span_us(sum);
   if (sum.transfer_us > 0 && sum.physical > 0) out.gbs = sum.physical / sum.transfer_us * 1e-3;
   int most = 0;
   for (const auto& [rank, times] : sum.last) {
@@ -152,6 +163,7 @@ BillExchange summarise(const std::tuple<std::string, std::string, std::string>& 
 void fill_exchanges(const std::vector<RankLedger>& ledgers, std::size_t steps, Bill& bill) {
   using Key = std::tuple<std::string, std::string, std::string>;
   std::map<Key, ExchangeSum> sums;
+  const int group = std::max(1, bill.config.ep_size.value_or(bill.config.ranks));
   std::vector<Key> order;  // as first seen, which is the order of the data
   for (const RankLedger& ledger : ledgers) {
     const auto name = [&ledger](std::int32_t i) { return ledger.names[static_cast<std::size_t>(i)]; };
@@ -162,6 +174,8 @@ void fill_exchanges(const std::vector<RankLedger>& ledgers, std::size_t steps, B
       const auto [at, is_new] = sums.try_emplace(key);
       if (is_new) order.push_back(key);
       at->second.add(exchange);
+      at->second.together[{ledger.rank / group, calls[key]}].push_back(
+          {exchange.start_ns + ledger.clock_offset_ns, exchange.end_ns + ledger.clock_offset_ns});
       at->second.calls = std::max(at->second.calls, ++calls[key]);
     }
   }

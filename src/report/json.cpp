@@ -71,6 +71,7 @@ Json config_json(const BillConfig& config) {
           {"wire", {{"dispatch", config.wire_dispatch}, {"combine", config.wire_combine}}},
           {"mode", config.mode},
           {"exchange", config.exchange},
+          {"costs", config.costs.empty() ? Json(nullptr) : Json(config.costs)},
           {"transport", config.transport},
           {"overlap", config.overlap},
           {"routing", config.routing},
@@ -135,7 +136,26 @@ Json exchange_json(const BillExchange& exchange) {
           {"last_rank", rank_or_null(exchange.last_rank)},
           {"gbs", ratio(exchange.gbs)},
           {"roof_gbs", ratio(exchange.roof_gbs)},
-          {"roof_share", ratio(exchange.roof_share)}};
+          {"roof_share", ratio(exchange.roof_share)},
+          {"span_us", us(exchange.span_us)},
+          {"predicted_us", us(exchange.predicted_us)},
+          {"prediction_error", ratio(exchange.prediction_error)}};
+}
+
+Json choice_json(const BillChoice& choice) {
+  return {{"after_steps", choice.after_steps}, {"exchange", choice.exchange}, {"why", choice.why}};
+}
+
+Json decomposition_json(const BillDecomposition& of) {
+  return {{"exchange", of.exchange},
+          {"name", of.name},
+          {"start_up_us", us(of.predicted.start_up_us)},
+          {"bandwidth_us", us(of.predicted.bandwidth_us)},
+          {"hops_us", us(of.predicted.hops_us)},
+          {"copy_us", us(of.predicted.copy_us)},
+          {"sync_us", us(of.predicted.sync_us)},
+          {"predicted_us", us(of.predicted.total_us())},
+          {"span_us", us(of.span_us)}};
 }
 
 Json routing_json(const BillRouting& routing) {
@@ -188,6 +208,8 @@ std::string to_json(const Bill& bill) {
                      {"gflops", ratio(bill.gflops)},
                      {"ranks", array_of(bill.ranks, rank_json)},
                      {"exchanges", array_of(bill.exchanges, exchange_json)},
+                     {"choices", array_of(bill.choices, choice_json)},
+                     {"decomposition", array_of(bill.decomposition, decomposition_json)},
                      {"routing", routing_json(bill.routing)},
                      {"memory",
                       {{"weight_bytes", bill.weight_bytes},

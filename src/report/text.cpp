@@ -80,6 +80,7 @@ std::string config_line(const BillConfig& config) {
   items.push_back(fmt::format("wire {}/{}", config.wire_dispatch, config.wire_combine));
   items.push_back(fmt::format("routing {}", config.routing));
   items.push_back(fmt::format("exchange {}", config.exchange));
+  if (!config.costs.empty()) items.push_back(fmt::format("costs from {}", config.costs));
   if (!config.transport.empty()) items.push_back(config.transport);
   items.push_back(fmt::format("overlap {}", config.overlap));
   items.push_back(fmt::format("{} mode", config.mode));
@@ -288,6 +289,64 @@ void add_exchanges(const Bill& bill, std::string& out) {
   line(out, "  times per call, mean over ranks; bytes per step, all ranks; GB/s per rank while transferring");
 }
 
+void add_predictions(const Bill& bill, std::string& out) {
+  Table table({{"exchange", Align::kLeft},
+               {"phase", Align::kLeft},
+               {"together"},
+               {"predicted"},
+               {"off"},
+               {"GB/s"},
+               {"roof"},
+               {"reached"}});
+  bool any = false;
+  for (const BillExchange& x : bill.exchanges) {
+    if (!x.predicted_us) continue;
+    any = true;
+    table.add({x.name, x.phase, optional_time(x.span_us), time_text(*x.predicted_us),
+               x.prediction_error ? fmt::format("{:+.1f} %", 100 * *x.prediction_error) : "-",
+               x.gbs ? digits3(*x.gbs) : "-", x.roof_gbs ? digits3(*x.roof_gbs) : "-",
+               x.roof_share ? percent_text(*x.roof_share) : "-"});
+  }
+  if (!any) return;
+  out += '\n' + table.text();
+  out += wrap(
+      "  together: from when all ranks had come until all were done, median; the roof is what the links of a rank "
+      "carry, GB/s",
+      4);
+}
+
+void add_choices(const Bill& bill, std::string& out) {
+  if (bill.choices.empty()) return;
+  line(out, "\nExchanges chosen");
+  for (const BillChoice& choice : bill.choices) {
+    out += wrap(fmt::format("  after {}: {}, because {}", plural(static_cast<std::size_t>(choice.after_steps), "step"),
+                            choice.exchange, choice.why),
+                4);
+  }
+}
+
+void add_decomposition(const Bill& bill, std::string& out) {
+  if (bill.decomposition.empty()) return;
+  Table table({{"exchange", Align::kLeft},
+               {"call", Align::kLeft},
+               {"start-up"},
+               {"bandwidth"},
+               {"hops"},
+               {"copies"},
+               {"sync"},
+               {"sum"},
+               {"measured"},
+               {"off"}});
+  for (const BillDecomposition& of : bill.decomposition) {
+    const CallCost& cost = of.predicted;
+    table.add({of.exchange, of.name, time_text(cost.start_up_us), time_text(cost.bandwidth_us), time_text(cost.hops_us),
+               time_text(cost.copy_us), time_text(cost.sync_us), time_text(cost.total_us()), time_text(of.span_us),
+               of.span_us > 0 ? fmt::format("{:+.1f} %", 100 * (cost.total_us() / of.span_us - 1)) : "-"});
+  }
+  line(out, "\nWhat each exchange costs for this routing, and why");
+  out += table.text();
+}
+
 void add_experts(const Bill& bill, std::string& out) {
   const BillRouting& routing = bill.routing;
   if (routing.expert_tokens.empty() || routing.expert_max_over_mean <= 0) return;
@@ -346,7 +405,10 @@ std::string to_text(const Bill& bill) {
     add_ranks(bill, out);
     add_waits(bill, out);
     add_exchanges(bill, out);
+    add_predictions(bill, out);
+    add_decomposition(bill, out);
   }
+  add_choices(bill, out);
   add_experts(bill, out);
   add_memory(bill, out);
   add_findings(bill, out);

@@ -57,6 +57,18 @@ TEST(BenchErrors, ZeroAndNegativeSizes) {
   expect_refused(tiny({"--tokens", "-1"}), 2, {"--tokens '-1'"});
   expect_refused(tiny({"--experts", "0"}), 2, {"experts"});
 }
+TEST(BenchErrors, ChoosingNeedsMeasuredCosts) {
+  expect_refused(tiny({"--nodes", "2", "--exchange", "auto"}), 2, {"--machine", "moetax calibrate"});
+  expect_refused(tiny({"--decompose"}), 2, {"--decompose", "--machine"});
+  expect_refused(tiny({"--latency-limit", "5"}), 2, {"--latency-limit", "auto"});
+  expect_refused(tiny({"--tax-limit", "-5", "--exchange", "auto"}), 2, {"--tax-limit -5"});
+  expect_refused(tiny({"--machine", "/nowhere/machine.json"}), 3, {"/nowhere/machine.json"});
+}
+TEST(BenchErrors, CostsOfOneNodeDoNotPredictTwo) {
+  const std::string machine = temporary_path("one_node.json");
+  ASSERT_EQ(run_command({"calibrate", "--out", machine}).exit_code, 0);
+  expect_refused(tiny({"--nodes", "2", "--machine", machine}), 2, {machine, "was not measured", "1 node"});
+}
 TEST(BenchErrors, SizesBeyondAnyModel) {
   expect_refused(tiny({"--hidden", "99999999999"}), 2, {"99999999999"});
 }

@@ -61,6 +61,27 @@ TEST(BenchRuns, SameBitsAcrossNodesButForTwoLevel) {
   EXPECT_EQ(run("2", "two-level").at("output_hash"), run("2", "two-level").at("output_hash"));
 }
 
+// Costs of links that are made up but not absurd: what matters here is that all ranks follow.
+TEST(BenchRuns, AnExchangeIsChosenPredictedAndTakenApart) {
+  const std::string machine = temporary_path("machine.json");
+  ASSERT_EQ(run_command({"calibrate", "--ranks", "4", "--nodes", "2", "--out", machine}).exit_code, 0);
+  const json bill = bill_of(small({"--ranks", "4", "--nodes", "2", "--machine", machine, "--decompose", "--backward"}));
+  EXPECT_EQ(bill.at("config").at("exchange"), "auto");
+  EXPECT_EQ(bill.at("config").at("costs"), machine);
+  EXPECT_EQ(bill.at("decomposition").size(), 10u);
+  for (const json& row : bill.at("decomposition")) EXPECT_GT(row.at("span_us"), 0);
+  int predicted = 0;
+  for (const json& exchange : bill.at("exchanges")) {
+    if (exchange.at("family") == "all-reduce") continue;
+    EXPECT_GT(exchange.at("span_us"), 0);
+    if (exchange.at("predicted_us").is_null()) continue;
+    ++predicted;
+    EXPECT_GT(exchange.at("roof_gbs"), 0);
+  }
+  // Chosen once more in between, nothing is predicted, and the bill says so by its choices.
+  EXPECT_TRUE(predicted == 4 || bill.at("choices").size() > 1);
+}
+
 TEST(BenchRuns, DifferentSeedsGiveOtherBits) {
   EXPECT_NE(bill_of(small({"--tokens", "16", "--seed", "1"})).at("output_hash"),
             bill_of(small({"--tokens", "16", "--seed", "2"})).at("output_hash"));

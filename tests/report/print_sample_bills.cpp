@@ -12,9 +12,15 @@ int main() {
   unknown.ranks[0].waited_for[0].rank = kNoRank;
   unknown.config.ep_size.reset();
   unknown.config.deadline_s.reset();
+  Bill priced = sample::planted_bill();
+  priced.config.costs = "machine.json";
+  priced.exchanges[0].roof_gbs = priced.exchanges[0].roof_share = priced.exchanges[0].predicted_us = 1.5;
+  priced.exchanges[0].prediction_error = -0.25;
+  priced.choices = {{1, "two-level", "it is predicted to be faster"}};
+  priced.decomposition = {{"flat", "dispatch", {1, 2, 3, 4, 5}, 16}};
   const char* separator = "[";
   for (const Bill& bill : {sample::planted_bill(), sample::hot_bill(), sample::wide_bill(), sample::wire_bill(),
-                           sample::one_rank_bill(), sample::no_steps_bill(), sample::bill_of({}), unknown}) {
+                           sample::one_rank_bill(), sample::no_steps_bill(), sample::bill_of({}), unknown, priced}) {
     std::printf("%s%s", separator, to_json(bill).c_str());
     separator = ",";
   }

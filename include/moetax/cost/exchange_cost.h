@@ -35,8 +35,8 @@ std::optional<std::string> cannot_predict(const MachineCosts& machine, const Ran
 CallCost predict_call(const MachineCosts& machine, const Traffic& traffic, ExchangeCall call,
                       ExchangeAlgorithm algorithm, double row_bytes);
 
-// The algorithms by the predicted time of a dispatch and its combine, best first. On one node they are all the same and
-// flat is the only one.
+// The algorithms by the predicted time of a dispatch and its combine, best first. Where nothing crosses between nodes
+// they are all the same and flat is the only one.
 struct RankedAlgorithm {
   ExchangeAlgorithm algorithm = ExchangeAlgorithm::kFlat;
   double predicted_us = 0;

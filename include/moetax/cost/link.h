@@ -22,7 +22,8 @@ struct LinkSample {
 // From `from_bytes` on, up to the next piece.
 struct LinkPiece {
   double from_bytes = 0;
-  double start_up_us = 0;  // at 0 bytes, were the piece to reach there; below 0 where a link lets some bytes pass at once
+  double start_up_us =
+      0;  // at 0 bytes, were the piece to reach there; below 0 where a link lets some bytes pass at once
   double bytes_per_us = 0;  // MB/s; > 0
 };
 

@@ -5,11 +5,14 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "moetax/base/exchange_algorithm.h"
 #include "moetax/base/ids.h"
 #include "moetax/base/result.h"
+#include "moetax/cost/exchange_cost.h"
 #include "moetax/machine/host.h"
 #include "moetax/meter/ledger.h"
 
@@ -35,7 +38,8 @@ struct BillConfig {
   std::string dtype = "bf16";
   std::string wire_dispatch = "bf16", wire_combine = "bf16";
   std::string mode = "throughput";
-  std::string exchange = "direct";
+  std::string exchange = "direct";  // or "auto": see Bill::choices
+  std::string costs;                // the file with measured costs that predictions rest on, may be empty
   std::string transport;
   std::string overlap = "none";
   std::string routing = "router";
@@ -103,6 +107,23 @@ struct BillExchange {
   Rank last_rank = kNoRank;  // who was waited for most often
   // GB/s (1e9) of physical bytes while transferring, mean over ranks; the roof where it is known.
   std::optional<double> gbs, roof_gbs, roof_share;
+  // Of a dispatch, combine or mirror, the median over calls: from when all ranks had come until all were done.
+  std::optional<double> span_us;
+  std::optional<double> predicted_us, prediction_error;  // of span_us: predicted / span - 1; where costs are known
+};
+
+// What --exchange auto decided, and why.
+struct BillChoice {
+  int after_steps = 0;   // done before, those to warm up included
+  std::string exchange;  // from then on; the one before if no other was better
+  std::string why;
+};
+
+// One exchange's dispatch or combine of this routing, by terms (bench --decompose).
+struct BillDecomposition {
+  std::string exchange, name;
+  CallCost predicted;
+  double span_us = 0;  // measured, the median over calls
 };
 
 struct BillRouting {
@@ -133,6 +154,8 @@ struct Bill {
   std::optional<double> gflops;  // reached, all ranks
   std::vector<BillRank> ranks;
   std::vector<BillExchange> exchanges;
+  std::vector<BillChoice> choices;
+  std::vector<BillDecomposition> decomposition;
   BillRouting routing;
   std::int64_t rows_reserved_bytes = 0, rows_touched_bytes = 0, weight_bytes = 0;  // all ranks
   std::int64_t records_dropped = 0;  // exchanges and waits not in the bill
@@ -144,6 +167,12 @@ struct Bill {
 // and hash filled in; the rest is computed. Steps that not all ranks measured are left out. No NaN is ever produced:
 // with no steps the numbers are zero and a finding says so.
 void fill_bill(const std::vector<RankLedger>& ledgers, Bill& bill);
+
+// Predictions and roofs of the exchanges of a filled bill. `layers` is the traffic of each layer, all of it carried by
+// `algorithm`. A roof is what the links of a rank carry of its physical bytes: where a share of them crosses between
+// nodes, the link's rate over that share, under uniform traffic uniform_roof(); on one node the rate of memory.
+void add_predictions(const MachineCosts& machine, std::span<const Traffic> layers, ExchangeAlgorithm algorithm,
+                     double row_bytes, Bill& bill);
 
 // The findings of a filled bill: the one bottleneck first, the others by their estimated gain. Replaces earlier ones.
 void explain(Bill& bill);

@@ -54,7 +54,7 @@ void add_device_order(const Topology& topology, int ep_size, EnvironmentLines& o
     for (const int gpu : group.gpus) order.push_back(topology.device(gpu).index);
   }
   for (const int gpu : best.left_over) order.push_back(topology.device(gpu).index);
-  if (topology.format() == TopologyFormat::kRocmSmi) {
+  if (topology.device(0).vendor == "AMD") {
     out.lines.push_back(fmt::format("HIP_VISIBLE_DEVICES={}", fmt::join(order, ",")));
     return;
   }

@@ -91,19 +91,12 @@ class MatrixReader {
   // A header whose rows hold no cell of this format is not a matrix of it.
   void finish() {
     if (machine_ && cells_) {
-      note_missing_rows();
+      machine_->note_unknown_pairs();
       machines_.push_back(std::move(*machine_));
     }
     machine_.reset();
     header_ = {};
     cells_ = false;
-  }
-
-  void note_missing_rows() {
-    const int unknown = machine_->unknown_gpu_pairs();
-    if (unknown == 0) return;
-    machine_->skip(0, fmt::format("{} of {} pairs of GPUs are in no row that could be read; their links are unknown",
-                                  unknown, machine_->gpus() * (machine_->gpus() - 1) / 2));
   }
 
   MatrixHeader header_;
@@ -121,10 +114,6 @@ std::vector<Topology> parse_nvidia_smi(std::string_view text) {
   int number = 0;
   while (const auto line = lines.next()) reader.take(*line, ++number);
   return reader.result();
-}
-
-bool looks_like_nvidia_smi(std::string_view text) {
-  return !parse_nvidia_smi(text).empty();
 }
 
 }  // namespace moetax

@@ -22,7 +22,9 @@ std::vector<std::string_view> tab_fields(std::string_view line) {
 }
 
 Device device_named(const std::string& name, int nics_before) {
-  if (const auto gpu = numbered(name, "GPU")) return {DeviceKind::kGpu, *gpu, name};
+  if (const auto gpu = numbered(name, "GPU")) {
+    return {.kind = DeviceKind::kGpu, .index = *gpu, .name = name, .vendor = "NVIDIA"};
+  }
   if (const auto nic = numbered(name, "NIC")) return {DeviceKind::kNic, *nic, name};
   return {DeviceKind::kNic, nics_before, name, name};  // the column has the adapter's own name
 }

@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <cassert>
+#include <iterator>
 #include <tuple>
 #include <utility>
 
 #include "machine/topology_readers.h"
+#include "machine/xml_text.h"
 #include "moetax/base/file.h"
 
 namespace moetax {
@@ -17,6 +19,47 @@ constexpr std::size_t kMaxFileBytes = std::size_t{64} << 20;
 
 auto slowness(const Link& link) {
   return std::tuple(link.kind, link.hops, -link.lanes);
+}
+
+bool is_xml(std::string_view text) {
+  if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
+  const std::size_t first = text.find_first_not_of(" \t\r\n");
+  return first != std::string_view::npos && text[first] == '<';
+}
+
+std::vector<Topology> joined(std::vector<Topology> all, std::vector<Topology> more) {
+  std::move(more.begin(), more.end(), std::back_inserter(all));
+  return all;
+}
+
+Unexpected no_topology(const std::string& origin) {
+  return fail(
+      ErrorCode::kBadInput,
+      fmt::format("{}: holds no topology; expected the output of `nvidia-smi topo -m` or `rocm-smi --showtopo`, "
+                  "NCCL's topology XML, or lstopo's XML",
+                  origin));
+}
+
+Result<std::vector<Topology>> parse_xml(std::string_view text, const std::string& origin) {
+  const XmlText xml(text);
+  std::vector<Topology> found = joined(parse_nccl_xml(xml), parse_lstopo_xml(xml));
+  const int broken = xml.parsed ? 0 : xml.line_at(xml.parsed.offset);
+  if (!found.empty()) {
+    if (!xml.parsed) found.back().skip(broken, "the XML breaks off here; what comes before is used");
+    return found;
+  }
+  if (looks_like_nccl_graph(text)) {
+    return fail(
+        ErrorCode::kBadInput,
+        fmt::format("{}: is NCCL's graph XML, the channels NCCL chose; expected a topology, which NCCL writes to "
+                    "NCCL_TOPO_DUMP_FILE",
+                    origin));
+  }
+  if (!xml.parsed && looks_like_topology(text)) {
+    return fail(ErrorCode::kBadInput, fmt::format("{}:{}: the XML breaks off here, before any GPU or adapter ({})",
+                                                  origin, broken, xml.parsed.description()));
+  }
+  return no_topology(origin);
 }
 
 }  // namespace
@@ -116,12 +159,17 @@ void Topology::skip(int line, std::string why) {
   if (skipped_count_++ < kMaxSkipped) skipped_.push_back({line, std::move(why)});
 }
 
+void Topology::note_unknown_pairs() {
+  const int unknown = unknown_gpu_pairs();
+  if (unknown == 0) return;
+  skip(0, fmt::format("{} of {} pairs of GPUs are in no row that could be read; their links are unknown", unknown,
+                      gpus_ * (gpus_ - 1) / 2));
+}
+
 Result<std::vector<Topology>> parse_topologies(std::string_view text, const std::string& origin) {
-  std::vector<Topology> found = parse_nvidia_smi(text);
-  if (found.empty()) {
-    return fail(ErrorCode::kBadInput,
-                fmt::format("{}: holds no topology; expected the matrix of `nvidia-smi topo -m`", origin));
-  }
+  if (is_xml(text)) return parse_xml(text, origin);
+  std::vector<Topology> found = joined(parse_nvidia_smi(text), parse_rocm_smi(text));
+  if (found.empty()) return no_topology(origin);
   return found;
 }
 
@@ -131,7 +179,12 @@ Result<std::vector<Topology>> read_topologies(const std::string& path) {
 }
 
 bool looks_like_topology(std::string_view text) {
-  return looks_like_nvidia_smi(text);
+  if (!is_xml(text)) return !parse_nvidia_smi(text).empty() || !parse_rocm_smi(text).empty();
+  return text.find("<system") != std::string_view::npos || text.find("<topology") != std::string_view::npos;
+}
+
+bool looks_like_nccl_graph(std::string_view text) {
+  return is_xml(text) && text.find("<graphs") != std::string_view::npos;
 }
 
 }  // namespace moetax

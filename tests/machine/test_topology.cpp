@@ -5,8 +5,9 @@
 #include <gtest/gtest.h>
 
 #include <string>
-#include <utility>
 #include <vector>
+
+#include "machine/topology_text.h"
 
 namespace moetax {
 namespace {
@@ -14,22 +15,6 @@ namespace {
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::SizeIs;
-
-std::vector<Topology> read_all(std::string_view text) {
-  auto machines = parse_topologies(text, "topo.txt");
-  EXPECT_TRUE(machines) << machines.error().message;
-  return machines ? std::move(*machines) : std::vector<Topology>{};
-}
-
-Topology read_one(std::string_view text) {
-  auto machines = read_all(text);
-  EXPECT_THAT(machines, SizeIs(1));
-  return machines.empty() ? Topology{} : machines.front();
-}
-
-std::string between(const Topology& topology, int a, int b) {
-  return link_text(topology.link(a, b));
-}
 
 constexpr std::string_view kTabs =
     "\tGPU0\tGPU1\tNIC0\tNIC1\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\n"

@@ -48,13 +48,14 @@ enum class DeviceKind : std::uint8_t { kGpu, kNic };
 
 struct Device {
   DeviceKind kind = DeviceKind::kGpu;
-  int index = 0;             // n of GPUn or NICn: what the machine's tools call it
-  std::string name = {};     // "GPU0", "NIC0", "mlx5_0": as the source has it
-  std::string adapter = {};  // of a NIC: the name drivers and NCCL_IB_HCA know it by; empty where unknown
-  std::string bus_id = {};   // PCI address; empty where unknown
-  std::string cpus = {};     // the CPUs it is near to, "0-23,48-71"; empty where unknown
-  int numa_node = -1;        // -1 where unknown
-  double gbs = 0;            // of a NIC: line rate in GB/s in one direction; 0 where unknown
+  int index = 0;                 // n of GPUn or NICn: what the machine's tools call it
+  std::string name = {};         // "GPU0", "NIC0", "mlx5_0": as the source has it
+  std::string adapter = {};      // of a NIC: the name drivers and NCCL_IB_HCA know it by; empty where unknown
+  std::string bus_id = {};       // PCI address; empty where unknown
+  std::string cpus = {};         // the CPUs it is near to, "0-23,48-71"; empty where unknown
+  int numa_node = -1;            // -1 where unknown
+  std::string_view vendor = {};  // of a GPU: "NVIDIA", "AMD", "Intel"; empty where unknown
+  double gbs = 0;                // of a NIC: line rate in GB/s in one direction; 0 where unknown
 };
 
 // The files a topology can come from.
@@ -92,6 +93,8 @@ class Topology {
   Link fastest() const;
   Link slowest() const;
   int unknown_gpu_pairs() const;
+  // Adds to skipped() how many pairs of GPUs have no known link, if any.
+  void note_unknown_pairs();
 
   // What could not be used, in the order of lines. Only the first kMaxSkipped are kept; skipped_count() counts all.
   static constexpr std::size_t kMaxSkipped = 50;
@@ -115,16 +118,25 @@ class Topology {
 
 // Every machine in the text of one file, in order. `origin` stands for the file's name in messages.
 //
-// `nvidia-smi topo -m`: tabs or blanks, banners, terminal colours and blank lines around and between rows, device
-// columns of any name ("NIC3", "mlx5_3"), cells or column names that have grown together, blank cells, rows or whole
-// lines cut off, legends. A row that cannot be laid over its columns without guessing is skipped and listed.
+// - `nvidia-smi topo -m`: tabs or blanks, banners, terminal colours and blank lines around and between rows, device
+//   columns of any name ("NIC3", "mlx5_3"), cells or column names that have grown together, blank cells, rows or whole
+//   lines cut off, legends. A row that cannot be laid over its columns without guessing is skipped and listed.
+// - `rocm-smi --showtopo`: any of its matrices. XGMI by weight, 15 a link; PCIe of weight 40 (or two hops) as NODE,
+// more
+//   as SYS.
+// - NCCL and RCCL topology XML (NCCL_TOPO_FILE, NCCL_TOPO_DUMP_FILE). What passes a CPU is PHB, as NCCL has it. Without
+//   gpu elements GPUs and NICs are known by their PCI classes, and links between GPUs are unknown.
+// - The XML of lstopo (hwloc). Links between GPUs are unknown unless it holds a matrix of their bandwidths.
+// XML that is cut off is read up to there.
 //
-// kBadInput in one line that starts with `origin`: no machine in it.
+// kBadInput in one line that starts with `origin`: no machine in it. The message says so when it is NCCL's graph XML.
 Result<std::vector<Topology>> parse_topologies(std::string_view text, const std::string& origin);
 // The same of a file of at most 64 MiB.
 Result<std::vector<Topology>> read_topologies(const std::string& path);
 
 // Whether `text`, a file or its beginning, holds something parse_topologies is likely to read.
 bool looks_like_topology(std::string_view text);
+// Whether it is NCCL's graph XML (NCCL_GRAPH_FILE): the channels NCCL chose, not what the machine is.
+bool looks_like_nccl_graph(std::string_view text);
 
 }  // namespace moetax

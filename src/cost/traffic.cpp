@@ -193,15 +193,19 @@ HopLoad::HopLoad(int ranks) {
   peers.resize(size);
 }
 
-double HopLoad::most_of_node(const RankPlaces& places) const {
-  std::vector<double> out(static_cast<std::size_t>(places.nodes())), in(out.size());
+double HopLoad::of_node(const RankPlaces& places, int node) const {
+  double out = 0, in = 0;
   for (std::size_t r = 0; r < out_bytes.size(); ++r) {
-    const auto node = static_cast<std::size_t>(places.node[r]);
-    out[node] += out_bytes[r];
-    in[node] += in_bytes[r];
+    if (places.node[r] != node) continue;
+    out += out_bytes[r];
+    in += in_bytes[r];
   }
+  return std::max(out, in);
+}
+
+double HopLoad::most_of_node(const RankPlaces& places) const {
   double most = 0;
-  for (std::size_t n = 0; n < out.size(); ++n) most = std::max({most, out[n], in[n]});
+  for (int node = 0; node < places.nodes(); ++node) most = std::max(most, of_node(places, node));
   return most;
 }
 

@@ -8,8 +8,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 
 #include "moetax/base/function_ref.h"
+#include "moetax/base/observer.h"
 #include "moetax/base/result.h"
 #include "moetax/exchange/exchange.h"
 #include "moetax/transport/communicator.h"
@@ -38,6 +40,7 @@ class Load {
 // Rows that crossed between nodes, once per hop.
 struct Carried {
   std::int64_t sent_rows = 0, received_rows = 0;
+  std::span<const FlowRecord> flows = {};  // by peer of the carrier's communicator, valid until the next carry()
 };
 
 class Carrier {

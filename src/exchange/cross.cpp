@@ -27,6 +27,7 @@ Result<void> Exchange::Impl::send_far(Call& call, State& layout, const Buffers& 
   const NodeRows node{&buffers.rows, &buffers.out, &buffers.gate};
   MOETAX_ASSIGN(const Far::Moved moved, far->dispatch(layout, cargo.rows, cargo.weights, cargo.new_layout, node,
                                                       {call.name(), call.number()}, meanwhile));
+  tell_flows(call, moved.carried);
   const auto bytes = static_cast<std::int64_t>(row_bytes);
   call.moved({.logical = layout.far.destinations * bytes,
               .physical = (moved.carried.sent_rows + moved.handed_on) * bytes,
@@ -39,10 +40,19 @@ Result<void> Exchange::Impl::fetch_far(Call& call, State& layout, const Buffers&
   Call::Wire wire(call, "carry rows");
   const NodeRows node{&buffers.rows, &buffers.out, &buffers.gate};
   MOETAX_ASSIGN(const Far::Moved moved, far->combine(layout, weighted, node, {call.name(), call.number()}));
+  tell_flows(call, moved.carried);
   const auto bytes = static_cast<std::int64_t>(row_bytes);
   call.moved({.physical = (moved.carried.received_rows + moved.handed_on) * bytes,
               .internode = moved.carried.received_rows * bytes});
   return {};
+}
+
+void Exchange::Impl::tell_flows(const Call& call, const Carried& carried) const {
+  if (!call.observer()) return;
+  for (FlowRecord flow : carried.flows) {
+    flow.peer = comm->world_rank(flow.peer);
+    if (flow.bytes > 0) call.observer()->flowed(flow);
+  }
 }
 
 // Two-level stops sum with the weights they were sent with the rows.

@@ -145,6 +145,7 @@ struct Exchange::Impl {
   Result<void> send_far(Call& call, State& layout, const Buffers& buffers, const Cargo& cargo,
                         FunctionRef<void()> meanwhile);
   Result<void> fetch_far(Call& call, State& layout, const Buffers& buffers, bool weighted);
+  void tell_flows(const Call& call, const Carried& carried) const;
   Result<void> check_weights(const State& layout, const RoutingTable& routing) const;
   void take_far_gradients(const State& layout, MatrixView<float> d_weight) const;
   bool is_near(Rank rank) const { return !far || comm->shares_memory(rank); }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "moetax/base/clock.h"
+
 namespace moetax {
 namespace {
 
@@ -19,6 +21,7 @@ Result<void> StreamCarrier::reserve(std::size_t window) {
     (i < window ? free_out_ : free_in_).push_back(buffer.data());
     buffers_.push_back(std::move(buffer));
   }
+  flows_.reserve(setup_.nodes->far().size());
   open_.reserve(2 * window);
   awaited_.reserve(2 * window);
   awaited_idx_.reserve(2 * window);
@@ -47,13 +50,17 @@ Result<Carried> StreamCarrier::carry(Load& load, Operation operation, double dea
   receives_.clear();
   order_sends(load, sends_);
   order_receives(load, receives_);
+  flows_.clear();
   Carried carried;
   auto next_send = sends_.begin(), next_receive = receives_.begin();
   for (bool first = true;; first = false) {
     for (; next_receive != receives_.end() && !free_in_.empty(); ++next_receive) receive(*next_receive);
     for (; next_send != sends_.end() && !free_out_.empty(); ++next_send) send(load, *next_send);
     if (first) meanwhile();
-    if (open_.empty()) return carried;
+    if (open_.empty()) {
+      carried.flows = flows_;
+      return carried;
+    }
     MOETAX_ASSIGN(const std::size_t idx, finish_one(operation, Deadline::in_seconds(deadline_s)));
     const Open done = open_[idx];
     open_.erase(open_.begin() + static_cast<std::ptrdiff_t>(idx));
@@ -63,11 +70,24 @@ Result<Carried> StreamCarrier::carry(Load& load, Operation operation, double dea
       carried.sent_rows += chunk.rows;
       continue;
     }
+    note_flow(chunk);
     if (chunk.header_bytes > 0) load.unpack_header(chunk.peer, done.buffer);
     if (chunk.rows > 0) load.unpack_rows(chunk.peer, chunk.first, chunk.rows, done.buffer + chunk.header_bytes);
     free_in_.push_back(done.buffer);
     carried.received_rows += chunk.rows;
   }
+}
+
+void StreamCarrier::note_flow(const Chunk& chunk) {
+  const std::int64_t now = now_ns();
+  const auto is_it = [&](const FlowRecord& flow) { return flow.peer == chunk.peer; };
+  const auto flow = std::find_if(flows_.begin(), flows_.end(), is_it);
+  if (flow == flows_.end()) {
+    flows_.push_back({chunk.peer, 0, now, now});
+    return;
+  }
+  flow->bytes += static_cast<std::int64_t>(bytes_of(chunk));
+  flow->end_ns = now;
 }
 
 void StreamCarrier::send(const Load& load, const Chunk& chunk) {

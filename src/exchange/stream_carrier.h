@@ -48,6 +48,7 @@ class StreamCarrier : public Carrier {
   std::size_t bytes_of(const Chunk& chunk) const {
     return static_cast<std::size_t>(chunk.header_bytes) + static_cast<std::size_t>(chunk.rows) * setup_.row_bytes;
   }
+  void note_flow(const Chunk& chunk);
   void send(const Load& load, const Chunk& chunk);
   void receive(const Chunk& chunk);
   Result<std::size_t> finish_one(Operation operation, Deadline deadline);
@@ -56,6 +57,7 @@ class StreamCarrier : public Carrier {
   std::vector<PageBuffer> buffers_;
   std::vector<std::byte*> free_out_, free_in_;
   std::vector<Chunk> sends_, receives_;
+  std::vector<FlowRecord> flows_;
   std::vector<Open> open_;        // under way, in the order they were started
   std::vector<Message> awaited_;  // of them, those that may be finished next
   std::vector<std::size_t> awaited_idx_;

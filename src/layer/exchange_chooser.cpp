@@ -147,6 +147,10 @@ void ExchangeChooser::waited(const WaitRecord& wait) {
   if (observer_) observer_->waited(wait);
 }
 
+void ExchangeChooser::flowed(const FlowRecord& flow) {
+  if (observer_) observer_->flowed(flow);
+}
+
 // Dispatches stand at even places; whatever lies between (mirrors, reductions) is not looked at.
 void ExchangeChooser::exchanged(const ExchangeRecord& exchange) {
   if (observer_) observer_->exchanged(exchange);

@@ -48,6 +48,7 @@ Ledger::Ledger(Rank rank, int max_steps, int max_exchanges_per_step, int max_spa
   reserve_touched(record_.steps, size(max_steps));
   reserve_touched(record_.exchanges, exchanges);
   reserve_touched(record_.waits, exchanges * kMaxWaits);
+  reserve_touched(record_.flows, kMaxFlows);
   reserve_touched(record_.spans, size(max_spans));
   reserve_touched(interned_, kMaxNames);
 }
@@ -234,6 +235,19 @@ std::int32_t Ledger::intern(const char* name) {
 
 void Ledger::publish_names() {
   for (std::size_t i = record_.names.size(); i < interned_.size(); ++i) record_.names.emplace_back(interned_[i]);
+}
+
+void Ledger::flowed(const FlowRecord& flow) {
+  if (!in_step_) return;
+  std::vector<LedgerFlow>& flows = record_.flows;
+  const auto is_it = [&](const LedgerFlow& one) { return one.peer == flow.peer; };
+  auto found = std::find_if(flows.begin(), flows.end(), is_it);
+  if (found == flows.end()) {
+    if (flows.size() == kMaxFlows) return;
+    found = flows.insert(flows.end(), LedgerFlow{flow.peer, 0, 0});
+  }
+  found->bytes += flow.bytes;
+  found->ns += flow.end_ns - flow.start_ns;
 }
 
 }  // namespace moetax

@@ -11,7 +11,7 @@
 namespace moetax {
 namespace {
 
-constexpr std::uint64_t kMagic = 0x31726764656c786dULL;  // "mxledgr1"
+constexpr std::uint64_t kMagic = 0x32726764656c786dULL;  // "mxledgr2"
 constexpr std::int64_t kMaxTime = std::int64_t{1} << 60;
 constexpr std::int64_t kMaxSize = std::int64_t{1} << 48;
 
@@ -68,6 +68,13 @@ void fields(Io& io, T& r) {
   io.time(r.off_cpu_ns);
 }
 template <class Io, class T>
+requires std::is_same_v<std::remove_const_t<T>, LedgerFlow>
+void fields(Io& io, T& r) {
+  io.plain(r.peer);
+  io.size(r.bytes);
+  io.time(r.ns);
+}
+template <class Io, class T>
 requires std::is_same_v<std::remove_const_t<T>, std::int64_t>
 void fields(Io& io, T& count) {
   io.size(count);
@@ -95,6 +102,7 @@ void ledger_fields(Io& io, T& ledger) {
   io.list(ledger.exchanges);
   io.num_exchanges = ledger.exchanges.size();
   io.list(ledger.waits);
+  io.list(ledger.flows);
   io.list(ledger.spans);
   io.size(ledger.spans_dropped);
   io.size(ledger.records_dropped);

@@ -8,6 +8,7 @@
 
 #include "moetax/report/bill.h"
 #include "report/format.h"
+#include "report/links.h"
 #include "report/load.h"
 #include "report/waits.h"
 
@@ -251,6 +252,34 @@ void add_wire(const Bill& bill, std::vector<Candidate>& out) {
   out.push_back(candidate);
 }
 
+std::string node_text(const Bill& bill, Node node) {
+  const auto idx = static_cast<std::size_t>(node);
+  return idx < bill.config.hosts.size() ? fmt::format("node {} ({})", node, bill.config.hosts[idx])
+                                        : fmt::format("node {}", node);
+}
+
+// Transfer goes by the slowest link: with it as calibrated, at most so much of it would be saved.
+bool add_slow_link(const Bill& bill, std::vector<Candidate>& out) {
+  const BillLink* link = slow_link(bill);
+  const double us = bill.tax.wire_us.value_or(0);
+  if (!link || share_of_step(bill, us) < kShareWorthNaming) return false;
+  const std::string node = node_text(bill, link->node);
+  Candidate candidate = part_finding(bill, "slow-link", us);
+  BillFinding& finding = candidate.finding;
+  finding.title = link->slowdown
+                      ? fmt::format("the link of {} is {} slower than calibrated", node, ratio_text(*link->slowdown))
+                      : fmt::format("the link of {} is slower than those of the others", node);
+  finding.cause = "every exchange waits for the rows that go over it";
+  finding.evidence = fmt::format(
+      "a stream from or to it carries {} GB/s, those between the others more than twice as "
+      "much; {} of the step",
+      digits3(link->gbs), percent_text(share_of_step(bill, us)));
+  finding.fix = "look at that node's adapter, cable, port and other traffic, or leave the node out";
+  if (link->slowdown && *link->slowdown > 1) finding.gain_us_estimate = us * (1 - 1 / *link->slowdown);
+  out.push_back(candidate);
+  return true;
+}
+
 void add_launch(const Bill& bill, std::vector<Candidate>& out) {
   const double us = bill.tax.launch_us.value_or(0);
   if (share_of_step(bill, us) < kShareWorthNaming) return;
@@ -377,7 +406,7 @@ void explain(Bill& bill) {
   }
   std::vector<Candidate> candidates;
   add_waits(bill, candidates);
-  add_wire(bill, candidates);
+  if (!add_slow_link(bill, candidates)) add_wire(bill, candidates);
   add_launch(bill, candidates);
   add_pack(bill, candidates);
   const auto larger = [](const Candidate& a, const Candidate& b) { return a.us > b.us; };

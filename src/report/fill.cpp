@@ -9,6 +9,7 @@
 #include "moetax/base/clock.h"
 #include "moetax/report/bill.h"
 #include "report/format.h"
+#include "report/links.h"
 #include "report/load.h"
 #include "report/waits.h"
 
@@ -219,6 +220,7 @@ void fill_bill(const std::vector<RankLedger>& ledgers, Bill& bill) {
   const std::size_t steps = common_steps(ledgers);
   bill.ranks.clear();
   bill.exchanges.clear();
+  bill.links.clear();
   bill.findings.clear();
   bill.compute_us = bill.other_us = bill.hidden_us = 0;
   for (const RankLedger& ledger : ledgers) bill.ranks.push_back(fill_rank(ledger, steps));
@@ -233,6 +235,7 @@ void fill_bill(const std::vector<RankLedger>& ledgers, Bill& bill) {
   }
   if (steps == 0) return;
   fill_exchanges(ledgers, steps, bill);
+  bill.links = report::find_links(ledgers);
   report::explain_waits(ledgers, steps, load, bill);
 }
 

@@ -142,6 +142,10 @@ Json exchange_json(const BillExchange& exchange) {
           {"prediction_error", ratio(exchange.prediction_error)}};
 }
 
+Json link_json(const BillLink& link) {
+  return {{"node", link.node}, {"gbs", ratio(link.gbs)}, {"slow", link.slow}, {"slowdown", ratio(link.slowdown)}};
+}
+
 Json choice_json(const BillChoice& choice) {
   return {{"after_steps", choice.after_steps}, {"exchange", choice.exchange}, {"why", choice.why}};
 }
@@ -208,6 +212,7 @@ std::string to_json(const Bill& bill) {
                      {"gflops", ratio(bill.gflops)},
                      {"ranks", array_of(bill.ranks, rank_json)},
                      {"exchanges", array_of(bill.exchanges, exchange_json)},
+                     {"links", array_of(bill.links, link_json)},
                      {"choices", array_of(bill.choices, choice_json)},
                      {"decomposition", array_of(bill.decomposition, decomposition_json)},
                      {"routing", routing_json(bill.routing)},

@@ -26,12 +26,14 @@ class Recorder final : public Observer {
   void leave() override { open_.pop_back(); }
   void waited(const WaitRecord& wait) override { waits.push_back(wait); }
   void exchanged(const ExchangeRecord& exchange) override { exchanges.push_back(exchange); }
+  void flowed(const FlowRecord& flow) override { flows.push_back(flow); }
 
   bool all_closed() const { return open_.empty(); }
 
   std::map<Part, int> entered;
   std::vector<WaitRecord> waits;
   std::vector<ExchangeRecord> exchanges;
+  std::vector<FlowRecord> flows;
   std::atomic<bool>* waiting = nullptr;  // set when a wait begins
 
  private:
@@ -183,6 +185,37 @@ TEST(ExchangeRecords, TheLatePeerIsNamed) {
       EXPECT_TRUE(recorder.waits.empty());
     }
   });
+}
+
+// Rows of 2 KiB between two nodes of one rank: all go to the other rank, in messages of 30 rows.
+TEST(ExchangeRecords, StreamsFlowFromTheirPeer) {
+  for (const ExchangeAlgorithm algorithm :
+       {ExchangeAlgorithm::kFlat, ExchangeAlgorithm::kDirect, ExchangeAlgorithm::kTwoLevel}) {
+    const Scenario s{
+        .tokens = {20, 100}, .hidden = 1024, .experts = 2, .topk = 2, .ranks_per_node = 1, .algorithm = algorithm};
+    on_threads(
+        2,
+        [&](Communicator& comm) {
+          Recorder recorder;
+          ExchangeOptions options = s.options(comm.rank());
+          options.observer = &recorder;
+          auto x = Exchange::create(comm, options);
+          ASSERT_TRUE(ok(x));
+          const auto sent = x->dispatch(s.rows(0, comm.rank()).view(), s.routing(comm.rank()));
+          ASSERT_TRUE(ok(sent));
+          if (comm.rank() == 1) {  // twenty rows in one message are no stream
+            EXPECT_TRUE(recorder.flows.empty());
+            return;
+          }
+          ASSERT_EQ(recorder.flows.size(), 1u);
+          EXPECT_EQ(recorder.flows[0].peer, 1);
+          EXPECT_EQ(recorder.flows[0].bytes, 70 * 2048);  // but for the first message
+          EXPECT_LE(recorder.exchanges[0].start_ns, recorder.flows[0].start_ns);
+          EXPECT_LE(recorder.flows[0].start_ns, recorder.flows[0].end_ns);
+          EXPECT_LE(recorder.flows[0].end_ns, recorder.exchanges[0].end_ns);
+        },
+        1);
+  }
 }
 
 }  // namespace

@@ -172,6 +172,22 @@ TEST(Ledger, SleepIsOffTheCpuUnlessPlanted) {
   EXPECT_LE(approach.off_cpu_ns, sum(approach.part_ns) - approach.planted_ns);
 }
 
+TEST(Ledger, FlowsAddUpByPeerWithinSteps) {
+  Ledger ledger(0, 2, 2, 5);
+  ledger.flowed({3, 1000, 0, 10});
+  ledger.begin_step();
+  ledger.flowed({3, 100, 5, 15});
+  ledger.flowed({1, 7, 5, 6});
+  ledger.flowed({3, 200, 20, 50});
+  ledger.end_step();
+  const std::vector<LedgerFlow>& flows = ledger.record().flows;
+  ASSERT_EQ(flows.size(), 2u);
+  EXPECT_EQ(flows[0].peer, 3);
+  EXPECT_EQ(flows[0].bytes, 300);
+  EXPECT_EQ(flows[0].ns, 40);
+  EXPECT_EQ(flows[1].bytes, 7);
+}
+
 TEST(Ledger, NothingIsAllocatedWithinAStep) {
   Ledger ledger(0, 3, 2, 5);  // too few for what follows: drops must not allocate either
   for (int step = 0; step < 4; ++step) {

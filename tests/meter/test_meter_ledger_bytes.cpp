@@ -21,6 +21,7 @@ RankLedger sample_ledger() {
   ledger.spans_dropped = 4;
   ledger.records_dropped = 1;
   ledger.expert_tokens = {{1, 2, 3}, {}, {4}};
+  ledger.flows = {{0, 4096, 1000}, {5, 1, 2}};
   return ledger;
 }
 
@@ -39,6 +40,9 @@ TEST(LedgerBytes, RoundTrip) {
   EXPECT_EQ(back->waits.size(), ledger.waits.size());
   EXPECT_EQ(back->spans.back().part, ledger.spans.back().part);
   EXPECT_EQ(back->pinning, ledger.pinning);
+  ASSERT_EQ(back->flows.size(), 2u);
+  EXPECT_EQ(back->flows[0].bytes, 4096);
+  EXPECT_EQ(back->flows[1].peer, 5);
   EXPECT_EQ(back->flops, ledger.flops);
   EXPECT_TRUE(RankLedger::from_bytes(RankLedger{}.to_bytes()));
 }
@@ -72,6 +76,7 @@ TEST(LedgerBytes, NonsenseIsNamed) {
   EXPECT_THAT(error_of([](RankLedger& l) { l.steps[0].end_ns = l.steps[0].start_ns - 1; }), HasSubstr("interval"));
   EXPECT_THAT(error_of([](RankLedger& l) { l.steps[0].part_ns[0] = -1; }), HasSubstr("duration"));
   EXPECT_THAT(error_of([](RankLedger& l) { l.exchanges[1].logical_bytes = INT64_MAX; }), HasSubstr("size"));
+  EXPECT_THAT(error_of([](RankLedger& l) { l.flows[0].bytes = -1; }), HasSubstr("size"));
   EXPECT_THAT(error_of([](RankLedger& l) { l.flops = -1; }), HasSubstr("finite"));
   EXPECT_THAT(error_of([](RankLedger& l) { l.clock_offset_ns = INT64_MIN; }), HasSubstr("time"));
   EXPECT_EQ(error_of([](RankLedger&) {}), "accepted");

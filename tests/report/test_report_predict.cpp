@@ -73,6 +73,57 @@ TEST(Predictions, NothingIsSaidWithoutTraffic) {
   EXPECT_THAT(to_text(bill), testing::Not(HasSubstr("predicted")));
 }
 
+// Four nodes of one rank; streams from and to node 2 carry a tenth of the others.
+std::vector<RankLedger> flowing_ledgers(int nodes, Node slow) {
+  std::vector<RankLedger> ledgers = sample::Simulation(sample::even_plans(static_cast<std::size_t>(nodes))).run(2);
+  for (RankLedger& to : ledgers) {
+    to.node = to.rank;
+    for (const RankLedger& from : ledgers) {
+      if (from.rank == to.rank) continue;
+      const bool is_slow = from.rank == slow || to.rank == slow;
+      to.flows.push_back({from.rank, 1 << 20, is_slow ? 10'000'000 : 1'000'000});
+    }
+  }
+  return ledgers;
+}
+
+TEST(SlowLink, IsNamedWithItsNode) {
+  for (const Node slow : {0, 2, 3}) {
+    Bill bill = sample::bill_of(flowing_ledgers(4, slow));
+    ASSERT_EQ(bill.links.size(), 4u);
+    for (const BillLink& link : bill.links) EXPECT_EQ(link.slow, link.node == slow);
+    EXPECT_NEAR(bill.links[static_cast<std::size_t>(slow)].gbs, 0.105, 0.001);
+    bill.config.hosts = {"a", "b", "c", "d"};
+    bill.tax.wire_us = 0.5 * bill.step_us.mean;
+    explain(bill);
+    EXPECT_EQ(bill.findings[0].id, "slow-link");
+    EXPECT_THAT(bill.findings[0].title, HasSubstr("slower than those of the others"));
+    EXPECT_THAT(bill.findings[0].title, HasSubstr(std::string("(") + "abcd"[slow] + ")"));
+  }
+}
+
+TEST(SlowLink, IsNotNamedWhereAllAreAlikeOrNobodyCouldTell) {
+  for (const BillLink& link : sample::bill_of(flowing_ledgers(4, 9)).links) EXPECT_FALSE(link.slow);
+  for (const BillLink& link : sample::bill_of(flowing_ledgers(2, 1)).links) EXPECT_FALSE(link.slow);
+  EXPECT_TRUE(late_bill().links.empty());
+}
+
+TEST(SlowLink, ItsFactorIsThatOfTheTimeAgainstTheCalibration) {
+  Bill bill = sample::bill_of(flowing_ledgers(4, 1));
+  const MachineCosts machine = synthetic_machine(4, 1);
+  const Traffic traffic = random_traffic(places_of(4, 1), 4, 3, 2000, 1);
+  for (BillExchange& exchange : bill.exchanges) {
+    const HopLoad load = hop_loads(traffic, *exchange_call(exchange.name), ExchangeAlgorithm::kFlat, 4096).front();
+    exchange.span_us = 7 * load.of_node(traffic.places, 1) / 100;  // links of 100 MB/s
+  }
+  add_predictions(machine, {&traffic, 1}, ExchangeAlgorithm::kFlat, 4096, bill);
+  EXPECT_NEAR(bill.links[1].slowdown.value(), 7, 0.05);
+  EXPECT_FALSE(bill.links[0].slowdown);
+  bill.tax.wire_us = 0.5 * bill.step_us.mean;
+  explain(bill);
+  EXPECT_THAT(bill.findings[0].title, HasSubstr("the link of node 1 is 7.0"));
+}
+
 TEST(Predictions, TablesKeepWithinTheColumns) {
   Bill bill = late_bill();
   const MachineCosts machine = synthetic_machine(4, 2);

@@ -46,6 +46,14 @@ struct ExchangeRecord {
   Rank last_rank = kNoRank;      // who arrived last
 };
 
+// Rows that came from one rank of another node in one exchange, as a stream of messages: all but the first, from when
+// the first was there until the last was. Their rate is that of the way between the two.
+struct FlowRecord {
+  Rank peer = kNoRank;
+  std::int64_t bytes = 0;
+  std::int64_t start_ns = 0, end_ns = 0;
+};
+
 class Observer {
  public:
   virtual ~Observer() = default;
@@ -53,6 +61,7 @@ class Observer {
   virtual void leave() = 0;                             // closes the innermost open span
   virtual void waited(const WaitRecord& wait) = 0;
   virtual void exchanged(const ExchangeRecord& exchange) = 0;
+  virtual void flowed(const FlowRecord&) {}  // before the exchanged() of its exchange; only where streams are
 };
 
 // Opens a span for the lifetime of the object.

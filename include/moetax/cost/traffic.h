@@ -77,7 +77,8 @@ struct HopLoad {
   std::vector<int> peers;                       // [R] that the rank sends to
 
   explicit HopLoad(int ranks);
-  double most_of_node(const RankPlaces& places) const;  // bytes one way over the fullest node's link
+  double of_node(const RankPlaces& places, int node) const;  // bytes over its link, of the fuller way
+  double most_of_node(const RankPlaces& places) const;       // of the fullest node's
   double mean_of_nodes(const RankPlaces& places) const;
   double most_of_rank() const;
 };

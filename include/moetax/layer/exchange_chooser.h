@@ -40,6 +40,7 @@ class ExchangeChooser final : public Observer {
   void leave() override;
   void waited(const WaitRecord& wait) override;
   void exchanged(const ExchangeRecord& exchange) override;
+  void flowed(const FlowRecord& flow) override;
 
  private:
   static constexpr std::size_t kMaxCalls = 64;  // kept since the last review, half of them dispatches

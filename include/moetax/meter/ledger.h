@@ -69,6 +69,12 @@ struct LedgerWait {
   std::int64_t off_cpu_ns = 0;
 };
 
+// What flowed from one rank in all measured steps, see FlowRecord.
+struct LedgerFlow {
+  Rank peer = kNoRank;
+  std::int64_t bytes = 0, ns = 0;
+};
+
 // Everything a rank hands in at the end. Plain data; travels as bytes.
 struct RankLedger {
   Rank rank = 0;
@@ -78,6 +84,7 @@ struct RankLedger {
   std::vector<StepRecord> steps;  // measured steps only
   std::vector<LedgerExchange> exchanges;
   std::vector<LedgerWait> waits;
+  std::vector<LedgerFlow> flows;     // by peer
   std::vector<SpanRecord> spans;     // the first ones of the measured steps, as many as there was room for
   std::int64_t spans_dropped = 0;    // the later ones: missing from the timeline, never from the bill
   std::int64_t records_dropped = 0;  // steps, exchanges or waits beyond the room reserved: the bill misses them
@@ -111,6 +118,7 @@ class Ledger final : public Observer {
   void leave() override;
   void waited(const WaitRecord& wait) override;
   void exchanged(const ExchangeRecord& exchange) override;
+  void flowed(const FlowRecord& flow) override;
 
   // The record, with the caller's additions (expert tokens, sizes) still to be filled in. Between steps only.
   RankLedger& record() { return record_; }
@@ -120,6 +128,7 @@ class Ledger final : public Observer {
   static constexpr std::size_t kMaxNames = 256;   // later names are shown as the first
   static constexpr std::size_t kMaxArrivals = 8;  // entries into exchange parts remembered per exchange
   static constexpr std::size_t kMaxWaits = 8;     // of one exchange kept apart
+  static constexpr std::size_t kMaxFlows = 1024;  // peers
 
   struct Open {
     Part part = Part::kOther;

@@ -112,6 +112,15 @@ struct BillExchange {
   std::optional<double> predicted_us, prediction_error;  // of span_us: predicted / span - 1; where costs are known
 };
 
+// How rows flowed between a node and the others, where streams of messages show it.
+struct BillLink {
+  Node node = 0;
+  double gbs = 0;     // of one stream from or to it, the median over the other nodes
+  bool slow = false;  // the slowest, by far: the streams between all others are more than twice as fast
+  std::optional<double>
+      slowdown;  // of its link against the calibration; where slow, and costs and one exchange are known
+};
+
 // What --exchange auto decided, and why.
 struct BillChoice {
   int after_steps = 0;   // done before, those to warm up included
@@ -154,6 +163,7 @@ struct Bill {
   std::optional<double> gflops;  // reached, all ranks
   std::vector<BillRank> ranks;
   std::vector<BillExchange> exchanges;
+  std::vector<BillLink> links;  // by node
   std::vector<BillChoice> choices;
   std::vector<BillDecomposition> decomposition;
   BillRouting routing;
@@ -168,9 +178,10 @@ struct Bill {
 // with no steps the numbers are zero and a finding says so.
 void fill_bill(const std::vector<RankLedger>& ledgers, Bill& bill);
 
-// Predictions and roofs of the exchanges of a filled bill. `layers` is the traffic of each layer, all of it carried by
-// `algorithm`. A roof is what the links of a rank carry of its physical bytes: where a share of them crosses between
-// nodes, the link's rate over that share, under uniform traffic uniform_roof(); on one node the rate of memory.
+// Predictions and roofs of the exchanges of a filled bill, and the slowdown of a slow link. `layers` is the traffic of
+// each layer, all of it carried by `algorithm`. A roof is what the links of a rank carry of its physical bytes: where a
+// share of them crosses between nodes, the link's rate over that share, under uniform traffic uniform_roof(); on one
+// node the rate of memory.
 void add_predictions(const MachineCosts& machine, std::span<const Traffic> layers, ExchangeAlgorithm algorithm,
                      double row_bytes, Bill& bill);
 

@@ -9,6 +9,14 @@ find_package(OpenMP REQUIRED COMPONENTS CXX)
 find_package(Threads REQUIRED)
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(hwloc REQUIRED IMPORTED_TARGET hwloc)
+# Its target has had a namespace since 0.8.
+find_package(yaml-cpp REQUIRED)
+set(MOETAX_YAML_CPP yaml-cpp)
+if(TARGET yaml-cpp::yaml-cpp)
+  set(MOETAX_YAML_CPP yaml-cpp::yaml-cpp)
+endif()
+# Used as headers alone, so that nothing has to be there at run time.
+find_path(MOETAX_TOMLPLUSPLUS toml++/toml.h REQUIRED)
 
 # MPI carries what goes between nodes (moetax::mpi and the command's plug-in), and is what benchmarks compare with. Without
 # it everything else builds.

@@ -23,8 +23,10 @@ file(RELATIVE_PATH MOETAX_PC_TO_PREFIX "/prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfi
 configure_file("${PROJECT_SOURCE_DIR}/cmake/moetax.pc.in" "${PROJECT_BINARY_DIR}/moetax.pc.gen" @ONLY)
 file(GENERATE OUTPUT "${PROJECT_BINARY_DIR}/moetax.pc" INPUT "${PROJECT_BINARY_DIR}/moetax.pc.gen")
 install(FILES "${PROJECT_SOURCE_DIR}/schema/bill.schema.json" "${PROJECT_SOURCE_DIR}/schema/machine.schema.json"
+  "${PROJECT_SOURCE_DIR}/schema/findings.schema.json"
   DESTINATION "${CMAKE_INSTALL_DATADIR}/moetax")
 install(FILES "${PROJECT_SOURCE_DIR}/README.md" "${PROJECT_SOURCE_DIR}/LICENSE" "${PROJECT_SOURCE_DIR}/docs/bill.md"
   "${PROJECT_SOURCE_DIR}/docs/exchange.md" "${PROJECT_SOURCE_DIR}/docs/calibrate.md" "${PROJECT_SOURCE_DIR}/docs/topology.md"
+  "${PROJECT_SOURCE_DIR}/docs/doctor.md"
   DESTINATION "${CMAKE_INSTALL_DOCDIR}")
 install(FILES "${PROJECT_BINARY_DIR}/moetax.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")

@@ -30,17 +30,18 @@ Unexpected cannot_read(const std::string& path) {
   return fail(ErrorCode::kBadInput, fmt::format("{}: cannot be read: {}", path, std::strerror(errno)));
 }
 
-}  // namespace
-
-Result<std::string> read_text_file(const std::string& path, std::size_t max_bytes) {
-  const FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+// The size, 0 where it is not known beforehand, as of pipes and files in /proc.
+Result<std::size_t> check_open(const FileDescriptor& file, const std::string& path) {
   struct stat status {};
   if (file.get() < 0 || fstat(file.get(), &status) != 0) return cannot_read(path);
   if (S_ISDIR(status.st_mode)) return fail(ErrorCode::kBadInput, path + ": is a directory, expected a file");
+  return status.st_size > 0 ? static_cast<std::size_t>(status.st_size) : std::size_t{0};
+}
 
-  // The size of a pipe or of a file in /proc is not known beforehand, so the loop reads until the end comes.
+// Up to `max_bytes` and one more, until the end comes. `expected` is only a hint.
+Result<std::string> read_up_to(const FileDescriptor& file, const std::string& path, std::size_t max_bytes,
+                               std::size_t expected) {
   constexpr std::size_t kChunk = std::size_t{1} << 16;
-  const auto expected = status.st_size > 0 ? static_cast<std::size_t>(status.st_size) : 0;
   std::string text;
   std::size_t size = 0;
   while (size <= max_bytes) {
@@ -51,16 +52,47 @@ Result<std::string> read_text_file(const std::string& path, std::size_t max_byte
     if (got == 0) break;
     size += static_cast<std::size_t>(got);
   }
-  if (size > max_bytes) {
+  text.resize(size);
+  return text;
+}
+
+Result<void> refuse_packed(const std::string& text, const std::string& path) {
+  if (!text.starts_with("\x1f\x8b")) return {};
+  return fail(ErrorCode::kBadInput, fmt::format("{}: is gzip-compressed; unpack it first: gzip -dk '{}'", path, path));
+}
+
+}  // namespace
+
+Result<std::string> read_text_file(const std::string& path, std::size_t max_bytes) {
+  const FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  MOETAX_ASSIGN(const std::size_t expected, check_open(file, path));
+  MOETAX_ASSIGN(std::string text, read_up_to(file, path, max_bytes, expected));
+  if (text.size() > max_bytes) {
     return fail(ErrorCode::kBadInput,
                 fmt::format("{}: holds more than the {} bytes such a file may have", path, max_bytes));
   }
-  text.resize(size);
-  if (text.starts_with("\x1f\x8b")) {
-    return fail(ErrorCode::kBadInput,
-                fmt::format("{}: is gzip-compressed; unpack it first: gzip -dk '{}'", path, path));
-  }
+  MOETAX_TRY(refuse_packed(text, path));
   return text;
+}
+
+Result<TextEnds> read_text_ends(const std::string& path, std::size_t max_bytes) {
+  const FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  MOETAX_ASSIGN(const std::size_t size, check_open(file, path));
+  const bool cut = size > max_bytes;
+  const std::size_t half = max_bytes / 2;
+  MOETAX_ASSIGN(std::string text, read_up_to(file, path, cut ? half : max_bytes, size));
+  MOETAX_TRY(refuse_packed(text, path));
+  if (!cut) {
+    const std::size_t more = text.size() > max_bytes ? text.size() - max_bytes : 0;  // a pipe that goes on
+    text.resize(text.size() - more);
+    return TextEnds{std::move(text), more};
+  }
+  if (const std::size_t end = text.rfind('\n'); end != std::string::npos) text.resize(end + 1);
+  if (lseek(file.get(), static_cast<off_t>(size - half), SEEK_SET) < 0) return cannot_read(path);
+  MOETAX_ASSIGN(std::string tail, read_up_to(file, path, half, half));
+  if (const std::size_t begin = tail.find('\n'); begin != std::string::npos) tail.erase(0, begin + 1);
+  const std::size_t left_out = size - std::min(size, text.size() + tail.size());
+  return TextEnds{text + tail, left_out};
 }
 
 }  // namespace moetax

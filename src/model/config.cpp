@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "model/fields.h"
+#include "model/rest.h"
 #include "moetax/base/file.h"
 #include "moetax/base/text.h"
 #include "moetax/model/shape.h"
@@ -21,7 +22,6 @@ using nlohmann::json;
 
 constexpr std::size_t kMaxFileBytes = std::size_t{16} << 20;
 constexpr int kMaxDepth = 64;  // real files need five levels
-constexpr std::int64_t kMaxWidth = std::int64_t{1} << 20;
 constexpr std::int64_t kMaxLayers = 10'000;
 
 constexpr Fields::Keys kExperts = {"n_routed_experts", "num_experts", "num_local_experts", "moe_num_experts"};
@@ -29,6 +29,7 @@ constexpr Fields::Keys kTopK = {"num_experts_per_tok", "num_experts_per_token", 
                                 "moe_top_k",           "n_activated_experts"};
 constexpr Fields::Keys kGroups = {"n_group", "n_expert_groups"};
 constexpr Fields::Keys kTopKGroups = {"topk_group", "n_limited_groups"};
+constexpr Fields::Keys kDtype = {"torch_dtype", "dtype"};
 constexpr Fields::Keys kScoring = {"scoring_func", "score_func"};
 
 // How the best experts are found (the names are those of topk_method).
@@ -83,6 +84,7 @@ struct Reading {
   std::string model_type;
   ModelShape shape;
   std::vector<std::string> unsupported;  // what the layer cannot do, each as a noun
+  std::string dtype;
 };
 
 // ---- finding the object ---------------------------------------------------------------------------------------------
@@ -123,7 +125,7 @@ Result<Reading> find_experts(const json& root, const std::string& origin) {
   if (!root.is_object()) {
     return fail(ErrorCode::kBadInput, fmt::format("{}: expected a JSON object, found {}", origin, root.type_name()));
   }
-  const Fields top(root, "");
+  Fields top(root, "");
   for (const char* name : {"", "text_config", "language_config"}) {
     const auto nested = root.find(name);
     if (*name && (nested == root.end() || !nested->is_object())) continue;
@@ -131,7 +133,9 @@ Result<Reading> find_experts(const json& root, const std::string& origin) {
     if (!fields.has(kExperts)) continue;
     const auto type = fields.has({"model_type"}) ? fields.find({"model_type"}) : top.find({"model_type"});
     std::string model_type = type && type->value->is_string() ? type->value->get<std::string>() : "";
-    return Reading{std::move(fields), std::move(model_type), {}, {}};
+    Fields& with_dtype = fields.has(kDtype) ? fields : top;
+    std::string dtype = with_dtype.word(kDtype, "");
+    return Reading{std::move(fields), std::move(model_type), {}, {}, std::move(dtype)};
   }
   return fail(ErrorCode::kBadInput, fmt::format("{}: not a mixture of experts: none of the keys {} is there", origin,
                                                 fmt::join(kExperts, ", ")));
@@ -308,23 +312,34 @@ std::string name_from(std::string_view origin, std::string_view model_type) {
 
 }  // namespace
 
-Result<ModelShape> parse_model_config(std::string_view text, const std::string& origin) {
+Result<ModelDescription> describe_model(std::string_view text, const std::string& origin) {
   MOETAX_ASSIGN(const json root, parse_json(text, origin));
   MOETAX_ASSIGN(Reading reading, find_experts(root, origin));
+  ModelDescription model;
   reading.shape.name = name_from(origin, reading.model_type);
   read_sizes(reading.fields, reading.shape);
   read_layers(reading.fields, reading.shape);
   read_peculiarities(reading);
   read_router(reading);
   read_activation(reading);
+  read_rest(reading.fields, reading.model_type, reading.shape, model);
   if (const auto& problem = reading.fields.first_problem()) {
     return fail(ErrorCode::kBadInput, fmt::format("{}: {}", origin, *problem));
   }
-  if (!reading.unsupported.empty()) {
+  model.shape = std::move(reading.shape);
+  model.model_type = std::move(reading.model_type);
+  model.dtype = std::move(reading.dtype);
+  model.unsupported = std::move(reading.unsupported);
+  return model;
+}
+
+Result<ModelShape> parse_model_config(std::string_view text, const std::string& origin) {
+  MOETAX_ASSIGN(ModelDescription model, describe_model(text, origin));
+  if (!model.unsupported.empty()) {
     return fail(ErrorCode::kUnavailable,
-                fmt::format("{}: not supported: {}", origin, fmt::join(reading.unsupported, "; ")));
+                fmt::format("{}: not supported: {}", origin, fmt::join(model.unsupported, "; ")));
   }
-  return std::move(reading.shape);
+  return std::move(model.shape);
 }
 
 Result<ModelShape> read_model_config(const std::string& path) {

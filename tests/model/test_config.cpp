@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <string>
 #include <utility>
 #include <vector>
@@ -331,6 +332,53 @@ TEST(RealModelConfigs, OfUnsupportedModelsSayWhy) {
     EXPECT_EQ(shape.error().code, ErrorCode::kUnavailable);
     EXPECT_THAT(shape.error().message, AllOf(HasSubstr(file), Not(HasSubstr("\n"))));
     for (const char* part : parts) EXPECT_THAT(shape.error().message, HasSubstr(part));
+  }
+}
+
+// What the layer cannot run is described all the same.
+TEST(RealModelConfigs, AreAllDescribed) {
+  MOETAX_NEEDS_SHARED_DATA();
+  struct Expected {
+    const char* file;
+    int experts, topk, groups, layers, moe_layers;
+    std::int64_t hidden, inter, shared;
+    double billions, active;  // parameters, published; 0: the file lacks what they follow from
+  };
+  const std::vector<Expected> all = {
+      {"Qwen--Qwen1.5-MoE-A2.7B-Chat-GPTQ-Int4_config.PARTIAL.json", 60, 4, 1, 24, 24, 2048, 1408, 5632, 0, 0},
+      {"Qwen--Qwen3-30B-A3B_config.json", 128, 8, 1, 48, 48, 2048, 768, 0, 30.5, 3.3},
+      {"Qwen--Qwen3-VL-30B-A3B-Instruct_config.json", 128, 8, 1, 48, 48, 2048, 768, 0, 30.5, 3.3},
+      {"XiaomiMiMo--MiMo-V2-Flash_config.json", 256, 8, 1, 48, 47, 4096, 2048, 0, 309, 15},
+      {"allenai--OLMoE-1B-7B-0125-Instruct_config.json", 64, 8, 1, 16, 16, 2048, 1024, 0, 6.9, 1.3},
+      {"databricks--dbrx-base_config.FIXTURE-ABRIDGED.json", 16, 4, 1, 40, 40, 6144, 3584, 0, 0, 0},
+      {"deepseek-ai--DeepSeek-V3_config.json", 256, 8, 8, 61, 58, 7168, 2048, 2048, 671, 37},
+      {"deepseek-ai--DeepSeek-V4-Flash_config.json", 256, 6, 1, 43, 43, 4096, 2048, 2048, 0, 0},
+      {"deepseek-native_config_16B.json", 64, 6, 1, 27, 26, 2048, 1408, 2816, 15.7, 2.4},
+      {"deepseek-native_config_236B.json", 160, 6, 8, 60, 59, 5120, 1536, 3072, 236, 21},
+      {"google--gemma-4-26B-A4B_config.json", 128, 8, 1, 30, 30, 2816, 704, 2112, 26, 4},
+      {"meta-llama--Llama-4-Scout-17B-16E-Instruct_config.json", 16, 1, 1, 48, 48, 5120, 8192, 8192, 109, 17},
+      {"mistralai--Mixtral-8x7B-v0.1_config.json", 8, 2, 1, 32, 32, 4096, 14336, 0, 46.7, 12.9},
+      {"moonshotai--Kimi-K2-Instruct_config.json", 384, 8, 1, 61, 60, 7168, 2048, 2048, 1026, 32},
+      {"openai--gpt-oss-20b_config.json", 32, 4, 1, 24, 24, 2880, 2880, 0, 20.9, 3.6},
+      {"zai-org--GLM-5_config.json", 256, 8, 1, 78, 75, 6144, 2048, 2048, 744, 40}};
+  for (const Expected& expected : all) {
+    SCOPED_TRACE(expected.file);
+    std::ifstream file(shared_data() + "/configs/" + expected.file);
+    const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+    const auto model = describe_model(text, expected.file);
+    ASSERT_TRUE(model) << model.error().message;
+    const ModelShape& shape = model->shape;
+    EXPECT_EQ(shape.router.experts, expected.experts);
+    EXPECT_EQ(shape.router.topk, expected.topk);
+    EXPECT_EQ(shape.router.groups, expected.groups);
+    EXPECT_EQ(shape.layers, expected.layers);
+    EXPECT_EQ(shape.moe_layers, expected.moe_layers);
+    EXPECT_EQ(shape.hidden, expected.hidden);
+    EXPECT_EQ(shape.inter, expected.inter);
+    EXPECT_EQ(shape.shared_inter, expected.shared);
+    if (expected.billions == 0) continue;
+    EXPECT_NEAR(model->total_elements() * 1e-9 / expected.billions, 1, 0.05);
+    EXPECT_NEAR(model->active_elements() * 1e-9 / expected.active, 1, 0.25);
   }
 }
 

@@ -41,6 +41,24 @@ Result<ModelShape> read_model_config(const std::string& path);
 // The same from text already read; `origin` is used in messages.
 Result<ModelShape> parse_model_config(std::string_view text, const std::string& origin);
 
+// All a config file says, whether or not the layer can run it. Elements count weights, biases and norms left out.
+struct ModelDescription {
+  ModelShape shape;
+  std::string model_type;                // empty: the file names none
+  std::string dtype;                     // of the weights as trained: "bfloat16", ... ; empty: not said
+  std::vector<std::string> unsupported;  // what the layer cannot do, each as a noun; empty: it can run this model
+  std::int64_t dense_inter = 0;          // inner width of a layer without experts, 0: unknown or none
+  std::int64_t vocab = 0;                // 0: unknown
+  double attention_elements = 0;         // of one layer, 0: unknown
+
+  // Of the whole model; of what one token uses. 0: something above is unknown.
+  double total_elements() const;
+  double active_elements() const;
+};
+
+// As parse_model_config(), but what the layer cannot do is listed instead of refused.
+Result<ModelDescription> describe_model(std::string_view text, const std::string& origin);
+
 // Elements of one layer's weights.
 struct LayerElements {
   double expert = 0;      // of each routed expert

@@ -1,0 +1,112 @@
+// What is known, put together from all inputs, each with the place where it is written.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "doctor/log.h"
+#include "doctor/settings.h"
+#include "moetax/base/result.h"
+#include "moetax/cost/machine_costs.h"
+#include "moetax/doctor/finding.h"
+#include "moetax/route/load_file.h"
+
+namespace moetax::doctor {
+
+template <class T>
+struct Known {
+  T value{};
+  Evidence at;
+};
+template <class T>
+using Maybe = std::optional<Known<T>>;
+
+// Sizes are 0 where unknown.
+struct ModelFacts {
+  std::string name, model_type, dtype;
+  Evidence at;
+  std::int64_t hidden = 0, inter = 0, shared_inter = 0;
+  int experts = 0, topk = 0, layers = 0, moe_layers = 0;
+  double total_elements = 0, active_elements = 0;
+  Settings settings;  // all keys of its config.json
+};
+
+enum class Phase : std::uint8_t { kUnknown, kTraining, kInference };
+
+struct JobFacts {
+  std::string engine;   // megatron, deepspeed, accelerate, torchtitan, transformers, vllm, sglang, trtllm, verl,
+                        // llama.cpp, automodel; empty: unknown
+  Evidence at;          // where the job starts
+  std::string command;  // that starts it, its words parted by blanks; empty: only configurations are known
+  Phase phase = Phase::kUnknown;
+  Settings settings;
+  Settings variables;  // of the script around it
+  Maybe<int> tp, pp, dp, ep, etp, cp, nodes, gpus_per_node, world;
+  Maybe<std::int64_t> micro_batch, seq_len;
+  Maybe<std::string> dispatcher;  // alltoall, allgather, deepep, ...
+  std::vector<std::string> files;
+
+  // GPUs in a row that one EP group lies on, and nodes it touches; nothing when unknown.
+  std::optional<int> ep_span() const;
+  std::optional<int> ep_nodes() const;
+  bool is(std::string_view name) const { return engine == name; }
+};
+
+struct LoadFacts {
+  std::string file;
+  int experts = 0;
+  bool all_listed = false;  // every expert has a row in each layer, or the model says how many there are
+  std::vector<ExpertCounts> layers;
+};
+
+struct BillFacts {
+  std::string file;
+  double step_us = 0, tax_share = 0;
+  std::optional<double> wait_us, rank_max_over_mean, expert_max_over_mean;
+  struct Wait {
+    int rank = 0, late = -1;
+    double us = 0;
+    std::string cause, cause_text;
+  };
+  std::vector<Wait> waits;
+  std::vector<Finding> findings;
+};
+
+// One job and all that belongs to it.
+struct Facts {
+  JobFacts job;
+  const ModelFacts* model = nullptr;
+  const LogFacts* log = nullptr;  // never null in a rule
+  const std::vector<LoadFacts>* loads = nullptr;
+  const std::vector<BillFacts>* bills = nullptr;
+  const MachineCosts* machine = nullptr;
+  std::string machine_file;
+
+  // Views that are empty where there is nothing.
+  std::span<const LoadFacts> all_loads() const { return loads ? std::span(*loads) : std::span<const LoadFacts>(); }
+  std::span<const BillFacts> all_bills() const { return bills ? std::span(*bills) : std::span<const BillFacts>(); }
+};
+
+// What the sizes of a job follow from its settings.
+void derive_job(JobFacts& job);
+
+// Models
+// ---------------------------------------------------------------------------------------------------------------
+
+// From a config.json; nothing with the reason when it cannot be read.
+Result<ModelFacts> read_model(std::string_view text, const std::string& file);
+// From flags of a job that describe one (Megatron), or the name it gives of a published one.
+std::optional<ModelFacts> model_of_job(const JobFacts& job);
+
+Result<LoadFacts> read_load(std::string_view text, const std::string& file, int experts_of_model);
+Result<BillFacts> read_bill(std::string_view text, const std::string& file);
+
+// One line for people: "megatron, TP 2, EP 64, ...".
+std::string describe(const JobFacts& job);
+std::string describe(const ModelFacts& model);
+
+}  // namespace moetax::doctor

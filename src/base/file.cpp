@@ -38,6 +38,15 @@ Result<std::size_t> check_open(const FileDescriptor& file, const std::string& pa
   return status.st_size > 0 ? static_cast<std::size_t>(status.st_size) : std::size_t{0};
 }
 
+// Up to `size` bytes into `to`; 0 at the end.
+Result<std::size_t> read_some(const FileDescriptor& file, const std::string& path, char* to, std::size_t size) {
+  while (true) {
+    const ssize_t got = read(file.get(), to, size);
+    if (got >= 0) return static_cast<std::size_t>(got);
+    if (errno != EINTR) return cannot_read(path);
+  }
+}
+
 // Up to `max_bytes` and one more, until the end comes. `expected` is only a hint.
 Result<std::string> read_up_to(const FileDescriptor& file, const std::string& path, std::size_t max_bytes,
                                std::size_t expected) {
@@ -46,17 +55,15 @@ Result<std::string> read_up_to(const FileDescriptor& file, const std::string& pa
   std::size_t size = 0;
   while (size <= max_bytes) {
     text.resize(std::max(std::min(expected, max_bytes) + 1, size + kChunk));
-    const ssize_t got = read(file.get(), text.data() + size, text.size() - size);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return cannot_read(path);
+    MOETAX_ASSIGN(const std::size_t got, read_some(file, path, text.data() + size, text.size() - size));
     if (got == 0) break;
-    size += static_cast<std::size_t>(got);
+    size += got;
   }
   text.resize(size);
   return text;
 }
 
-Result<void> refuse_packed(const std::string& text, const std::string& path) {
+Result<void> refuse_packed(std::string_view text, const std::string& path) {
   if (!text.starts_with("\x1f\x8b")) return {};
   return fail(ErrorCode::kBadInput, fmt::format("{}: is gzip-compressed; unpack it first: gzip -dk '{}'", path, path));
 }
@@ -93,6 +100,18 @@ Result<TextEnds> read_text_ends(const std::string& path, std::size_t max_bytes) 
   if (const std::size_t begin = tail.find('\n'); begin != std::string::npos) tail.erase(0, begin + 1);
   const std::size_t left_out = size - std::min(size, text.size() + tail.size());
   return TextEnds{text + tail, left_out};
+}
+
+Result<void> read_text_pieces(const std::string& path, FunctionRef<void(std::string_view)> take) {
+  const FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  MOETAX_TRY(check_open(file, path));
+  std::string piece(std::size_t{256} << 10, '\0');
+  for (bool first = true;; first = false) {
+    MOETAX_ASSIGN(const std::size_t got, read_some(file, path, piece.data(), piece.size()));
+    if (got == 0) return {};
+    if (first) MOETAX_TRY(refuse_packed(std::string_view(piece).substr(0, got), path));
+    take(std::string_view(piece).substr(0, got));
+  }
 }
 
 }  // namespace moetax

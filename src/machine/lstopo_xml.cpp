@@ -97,7 +97,7 @@ class LstopoReader {
     const bool gpu = is_gpu_class(type, vendor_of(type));
     if (!gpu && !is_network_class(type)) return;
     Device device{gpu ? DeviceKind::kGpu : DeviceKind::kNic, -1};
-    device.bus_id = printable(attribute(object, "pci_busid"));
+    device.bus_id = printable(attribute(object, "pci_busid"), kMaxName);
     device.numa_node = numa_node;
     if (gpu) device.vendor = gpu_vendor(vendor_of(type));
     const auto position = devices_.size();
@@ -108,7 +108,7 @@ class LstopoReader {
       const std::string_view kind = attribute(os, "osdev_type");
       if (gpu || verbs || (kind != "2" && kind != "3" && kind != "Network" && kind != "OpenFabrics")) continue;
       verbs = kind == "3" || kind == "OpenFabrics";
-      device.name = device.adapter = printable(attribute(os, "name"));
+      device.name = device.adapter = printable(attribute(os, "name"), kMaxName);
     }
     if (position < static_cast<std::size_t>(4 * Topology::kMaxDevices))
       devices_.push_back({std::move(device), node, object});

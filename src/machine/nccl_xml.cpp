@@ -101,7 +101,7 @@ class SystemReader {
 
   void take_net(const pugi::xml_node& net, const pugi::xml_node& pci, int node) {
     Device nic{DeviceKind::kNic, number(net, "dev").value_or(-1)};
-    nic.name = nic.adapter = printable(attribute(net, "name"));
+    nic.name = nic.adapter = printable(attribute(net, "name"), kMaxName);
     auto megabits = parse_number<double>(attribute(net, "speed")).value_or(0);
     if (megabits > kMostMegabits && megabits / 1000 <= kMostMegabits) {
       skip(net,
@@ -113,7 +113,7 @@ class SystemReader {
   }
 
   void add(Device device, const pugi::xml_node& pci, int node, const pugi::xml_node& element) {
-    device.bus_id = printable(attribute(pci, "busid"));
+    device.bus_id = printable(attribute(pci, "busid"), kMaxName);
     device.numa_node = numa_node_;
     if (device.kind == DeviceKind::kGpu) device.vendor = gpu_vendor(attribute(pci, "vendor"));
     devices_.push_back({std::move(device), node, element});

@@ -39,10 +39,13 @@ NicRole role_of(const Topology& topology, const NicPairing& pairing, int nic) {
   return far ? NicRole::kFar : NicRole::kSpare;
 }
 
-// NCCL_IB_HCA names adapters of the verbs interface; those of other fabrics come with libraries of their own.
+// NCCL_IB_HCA names adapters of the verbs interface; those of other fabrics come with libraries of their own. A name is
+// for a shell to read, and came from a file.
 bool is_verbs_adapter(std::string_view name) {
   constexpr std::string_view kOthers[] = {"cxi", "efa", "rdmap", "eth", "ens", "eno", "enp", "bond"};
-  return std::none_of(std::begin(kOthers), std::end(kOthers),
+  constexpr std::string_view kPlain = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-";
+  return name.find_first_not_of(kPlain) == std::string_view::npos &&
+         std::none_of(std::begin(kOthers), std::end(kOthers),
                       [&](std::string_view prefix) { return name.starts_with(prefix); });
 }
 

@@ -7,19 +7,10 @@
 #include <string_view>
 #include <vector>
 
+#include "machine/words.h"
 #include "moetax/machine/topology.h"
 
 namespace moetax {
-
-struct Word {
-  std::string_view text;
-  std::size_t at = 0;  // first column of the line
-};
-// The words between blanks and tabs.
-std::vector<Word> words_of(std::string_view line);
-
-// `line` without the escape sequences that colour or underline it on a terminal.
-std::string without_escapes(std::string_view line);
 
 struct MatrixCell {
   bool self = false;  // "X", where a device meets itself

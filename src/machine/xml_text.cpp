@@ -53,11 +53,4 @@ Topology place_devices(TopologyFormat format, int line, const std::vector<Placed
   return machine;
 }
 
-std::string printable(std::string_view value) {
-  constexpr std::size_t kLongest = 64;
-  std::string out;
-  for (const char c : value.substr(0, kLongest)) out += c > ' ' && c <= '~' ? c : '?';
-  return out;
-}
-
 }  // namespace moetax

@@ -7,12 +7,14 @@
 #include <vector>
 
 #include "machine/pci_tree.h"
+#include "machine/words.h"
 #include "moetax/machine/topology.h"
 
 namespace moetax {
 
 inline constexpr int kMaxXmlDepth = 64;
 inline constexpr std::size_t kMaxXmlMachines = 16;
+inline constexpr std::size_t kMaxName = 64;  // characters of a device's
 
 struct XmlText {
   explicit XmlText(std::string_view all) : parsed(document.load_buffer(all.data(), all.size())), text(all) {}
@@ -40,8 +42,5 @@ struct PlacedDevice {
 void number_devices(std::vector<PlacedDevice>& devices);
 // A topology of `devices`, links between them by their places.
 Topology place_devices(TopologyFormat format, int line, const std::vector<PlacedDevice>& devices, const PciTree& tree);
-
-// A name from the file: short, without blanks, other characters than ASCII's as '?'.
-std::string printable(std::string_view value);
 
 }  // namespace moetax

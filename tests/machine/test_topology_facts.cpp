@@ -163,6 +163,8 @@ TEST(EnvironmentLines, ListTheAdaptersWorthUsing) {
   topology.devices()[1].adapter = "mlx5_0";
   topology.devices()[2].adapter = "mlx5_1";
   EXPECT_THAT(environment_lines(topology, 0).lines, ElementsAre("NCCL_IB_HCA==mlx5_1"));
+  topology.devices()[2].adapter = "mlx5_1;reboot";
+  EXPECT_THAT(environment_lines(topology, 0).lines, IsEmpty());
   topology.devices()[2].adapter = "cxi1";
   EXPECT_THAT(environment_lines(topology, 0).lines, IsEmpty());
   topology.set_link(0, 1, of(LinkClass::kPix));

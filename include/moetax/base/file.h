@@ -1,9 +1,11 @@
-// Reading a small text file whole.
+// Reading text files: whole, their ends, or in pieces.
 #pragma once
 
 #include <cstddef>
 #include <string>
+#include <string_view>
 
+#include "moetax/base/function_ref.h"
 #include "moetax/base/result.h"
 
 namespace moetax {
@@ -19,5 +21,9 @@ struct TextEnds {
   std::size_t left_out_bytes = 0;  // between the two, or after the end of the first
 };
 Result<TextEnds> read_text_ends(const std::string& path, std::size_t max_bytes);
+
+// Hands all bytes of `path` to `take`, in order and in pieces of at most 256 KiB, which are gone when it returns. The
+// same errors, but for the size.
+Result<void> read_text_pieces(const std::string& path, FunctionRef<void(std::string_view)> take);
 
 }  // namespace moetax

@@ -70,6 +70,8 @@ void declare_run(CLI::App& app, BenchOptions& options, Typed& typed) {
                  "how rows travel between nodes: flat, direct, ring, mesh2d, two-level, or auto, which chooses by "
                  "measured costs (default: auto with --machine, else flat)")
       ->check(CLI::IsMember(exchange_names()));
+  app.add_flag("--fp32-sums", options.fp32_sums,
+               "two-level: sums of a node come back in fp32 instead of rounded to the rows' type");
   app.add_option("--machine", options.costs_path,
                  "measured costs that moetax calibrate wrote: for predictions, roofs and --exchange auto");
   app.add_option("--latency-limit", typed.latency_limit_ms,

@@ -31,6 +31,7 @@ struct BenchOptions {
   std::optional<int> nodes_by_decree;
   ExchangeAlgorithm exchange = ExchangeAlgorithm::kFlat;  // to begin with, if it is chosen while running
   bool auto_exchange = false;
+  bool fp32_sums = false;
   ExchangePolicyOptions policy;  // of the choice
   bool decompose = false;
   std::string costs_path;  // of machine.json, may be empty

@@ -141,6 +141,7 @@ Result<void> RankBench::make_layers(Communicator& world, const Progress& progres
                                                .in_flight = options.activations == Activations::kRecompute ? 2 : 1,
                                                .threads = options.threads,
                                                .algorithm = options.exchange,
+                                               .fp32_sums = options.fp32_sums,
                                                .deadline_s = options.deadline_s,
                                                .observer = observer}));
   parallel_ = std::make_unique<ExpertParallel>(std::move(parallel));

@@ -45,6 +45,8 @@ Bill describe_run(const BenchOptions& options, const HostInfo& host, const Trans
   for (Rank rank = 0; rank < options.ranks; ++rank) config.experts_per_rank.push_back(placement.count(rank % ep_size));
   config.dtype = to_string(options.dtype);
   config.wire_dispatch = config.wire_combine = config.dtype;
+  const bool sums = options.auto_exchange || options.exchange == ExchangeAlgorithm::kTwoLevel;
+  if (options.fp32_sums && sums && options.nodes > 1) config.wire_combine += " with fp32 sums";
   config.transport = transport.name;
   config.exchange = options.auto_exchange && options.nodes > 1 ? "auto" : exchange.name;
   config.costs = options.costs_path;

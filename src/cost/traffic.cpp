@@ -87,7 +87,8 @@ class Bundles {
     if (goes_back(call_)) {
       const std::int64_t back = two_level_ ? rows : choices;
       const double header = call_ == ExchangeCall::kCombineGrad ? kWeightBytes * slots : 0;
-      bundles.push_back({stop, source, back, header + static_cast<double>(back) * row_bytes_});
+      const double each = two_level_ ? traffic_.sum_scale * row_bytes_ : row_bytes_;
+      bundles.push_back({stop, source, back, header + static_cast<double>(back) * each});
       return;
     }
     const bool fresh = call_ == ExchangeCall::kDispatch;

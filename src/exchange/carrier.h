@@ -31,6 +31,7 @@ class Load {
  public:
   virtual ~Load() = default;
   virtual BundleSize size(Rank from, Rank to) const = 0;  // the same on all ranks; only asked across nodes
+  virtual std::size_t row_bytes() const = 0;              // at most CarrierSetup::max_row_bytes
   virtual void pack_header(Rank to, std::byte* out) const = 0;
   virtual void pack_rows(Rank to, std::int64_t first, std::int64_t count, std::byte* out) const = 0;
   virtual void unpack_header(Rank from, const std::byte* in) = 0;
@@ -55,7 +56,7 @@ class Carrier {
 struct CarrierSetup {
   Communicator* comm;
   const NodeMap* nodes;
-  std::size_t row_bytes;
+  std::size_t max_row_bytes;
   std::size_t max_header_bytes;  // of a bundle
 };
 

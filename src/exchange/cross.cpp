@@ -41,9 +41,9 @@ Result<void> Exchange::Impl::fetch_far(Call& call, State& layout, const Buffers&
   const NodeRows node{&buffers.rows, &buffers.out, &buffers.gate};
   MOETAX_ASSIGN(const Far::Moved moved, far->combine(layout, weighted, node, {call.name(), call.number()}));
   tell_flows(call, moved.carried);
-  const auto bytes = static_cast<std::int64_t>(row_bytes);
-  call.moved({.physical = (moved.carried.received_rows + moved.handed_on) * bytes,
-              .internode = moved.carried.received_rows * bytes});
+  const auto bytes = static_cast<std::int64_t>(row_bytes), crossed = static_cast<std::int64_t>(far->returned_bytes());
+  const std::int64_t internode = moved.carried.received_rows * crossed;
+  call.moved({.physical = internode + moved.handed_on * bytes, .internode = internode});
   return {};
 }
 

@@ -26,6 +26,7 @@ Far::Far(Communicator& comm, const ExchangeOptions& options)
       dtype_(options.dtype),
       hidden_(options.hidden),
       row_bytes_(static_cast<std::size_t>(options.hidden) * size_of(options.dtype)),
+      sum_bytes_(options.fp32_sums ? static_cast<std::size_t>(options.hidden) * sizeof(float) : row_bytes_),
       deadline_s_(options.deadline_s) {
   const auto ranks = static_cast<std::size_t>(comm.size());
   offers_.resize(nodes_.far().size() * (static_cast<std::size_t>(options.experts) + ranks));
@@ -38,7 +39,7 @@ Result<std::unique_ptr<Far>> Far::create(Communicator& comm, const ExchangeOptio
   std::unique_ptr<Far> far(new Far(comm, options));
   // A row that comes back per choice, at most; a slot and a gate weight per choice in a header.
   const auto choices = static_cast<std::size_t>(options.max_tokens * options.topk);
-  MOETAX_ASSIGN(far->returned_, PageBuffer::reserve(choices * far->row_bytes_));
+  MOETAX_ASSIGN(far->returned_, PageBuffer::reserve(choices * far->sum_bytes_));
   const auto most = static_cast<std::size_t>(*std::max_element(max_tokens.begin(), max_tokens.end()));
   far->max_header_bytes_ = most * static_cast<std::size_t>(options.topk) * (sizeof(FarSlot) + sizeof(float));
   MOETAX_TRY(far->set_algorithm(options.algorithm));
@@ -47,7 +48,7 @@ Result<std::unique_ptr<Far>> Far::create(Communicator& comm, const ExchangeOptio
 
 Result<void> Far::set_algorithm(ExchangeAlgorithm algorithm) {
   if (carrier_ && algorithm == algorithm_) return {};
-  MOETAX_ASSIGN(carrier_, make_carrier(algorithm, {&comm_, &nodes_, row_bytes_, max_header_bytes_}));
+  MOETAX_ASSIGN(carrier_, make_carrier(algorithm, {&comm_, &nodes_, sum_bytes_, max_header_bytes_}));
   algorithm_ = algorithm;
   return {};
 }

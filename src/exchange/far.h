@@ -65,9 +65,12 @@ class Far {
                          const NodeRows& node, Operation operation, FunctionRef<void()> meanwhile);
   // The experts' results come back. `weighted`: two-level sums use the gate weights; d_gate travels if not.
   Result<Moved> combine(DispatchLayout::State& layout, bool weighted, const NodeRows& node, Operation operation);
+  // What came back: rows, or, two-level, sums, which may be fp32 among rows that are not.
   const std::byte* returned(std::int32_t row) const {
-    return returned_.data() + static_cast<std::size_t>(row) * row_bytes_;
+    return returned_.data() + static_cast<std::size_t>(row) * returned_bytes();
   }
+  std::size_t returned_bytes() const { return sums_per_node() ? sum_bytes_ : row_bytes_; }
+  bool returns_wide() const { return returned_bytes() != row_bytes_; }
   std::span<const float> returned_gate() const { return returned_gate_; }  // by outgoing slot
 
   std::size_t reserved_bytes() const { return returned_.size(); }
@@ -90,7 +93,7 @@ class Far {
   int topk_;
   DType dtype_;
   std::int64_t hidden_;
-  std::size_t row_bytes_;
+  std::size_t row_bytes_, sum_bytes_;
   double deadline_s_;
   std::size_t max_header_bytes_ = 0;
   std::unique_ptr<Carrier> carrier_;

@@ -58,6 +58,7 @@ class DispatchLoad final : public FarLoad {
     const std::int64_t per_slot = (fresh_ ? sizeof(FarSlot) : 0) + (weights_ ? sizeof(float) : 0);
     return {slots(from, to) * per_slot, rows(from, to)};
   }
+  std::size_t row_bytes() const override { return row_bytes_; }
   void pack_header(Rank to, std::byte* out) const override {
     if (fresh_) out = put(slots_of(far_.out, to), out);
     if (weights_) put(weights_of(far_.out, to), out);
@@ -134,6 +135,7 @@ class CombineLoad final : public FarLoad {
     return {weighted_ ? 0 : num_slots * static_cast<std::int64_t>(sizeof(float)),
             owner_.sums_per_node() ? rows(to, from) : num_slots};
   }
+  std::size_t row_bytes() const override { return owner_.returned_bytes(); }
   void pack_header(Rank to, std::byte* out) const override {
     for (const FarSlot& slot : slots_of(far_.in, to)) {
       std::memcpy(out, reinterpret_cast<const float*>(node_.gate->at(slot.rank)) + slot.row, sizeof(float));
@@ -154,25 +156,29 @@ class CombineLoad final : public FarLoad {
   }
   void unpack_rows(Rank from, std::int64_t first, std::int64_t count, const std::byte* in) override {
     const auto& starts = owner_.sums_per_node() ? far_.out.first_row : far_.out.first_slot;
-    std::byte* to = owner_.returned_.data() + at(starts[at(from)] + first) * row_bytes_;
-    std::memcpy(to, in, at(count) * row_bytes_);
+    std::byte* to = owner_.returned_.data() + at(starts[at(from)] + first) * row_bytes();
+    std::memcpy(to, in, at(count) * row_bytes());
   }
   std::int64_t handed_on() const { return handed_on_; }
 
  private:
-  // The products are added in top-k order, in fp32, and rounded once to the type of the rows.
+  // The products are added in top-k order, in fp32, and rounded once to the type of the rows, unless they go as fp32.
   void pack_sums(Rank to, std::int64_t first, std::int64_t count, std::byte* out) const {
     std::array<const std::byte*, kMaxTopK> terms;
     const std::int64_t begin = far_.in.first_row[at(to)] + first;
-    for (std::int64_t row = begin; row < begin + count; ++row, out += row_bytes_) {
+    for (std::int64_t row = begin; row < begin + count; ++row, out += row_bytes()) {
       const std::span<const FarSlot> slots = slots_of_row(far_.in, row);
       for (std::size_t i = 0; i < slots.size(); ++i) {
         terms[i] = row_at(*node_.out, slots[i]);
         handed_on_ += slots[i].rank != owner_.self_;
       }
       const float* weight = weighted_ ? &far_.in.weight[at(far_.in.slot_of[at(row)])] : ones_.data();
-      weighted_sum_row(owner_.dtype_, {{terms.data(), slots.size()}, {}, owner_.hidden_}, {weight, slots.size()},
-                       nullptr, out, Store::kCached);
+      const RowTerms sum{{terms.data(), slots.size()}, {}, owner_.hidden_};
+      if (owner_.returns_wide()) {
+        sum_row(owner_.dtype_, sum, {weight, slots.size()}, reinterpret_cast<float*>(out), Store::kCached);
+      } else {
+        weighted_sum_row(owner_.dtype_, sum, {weight, slots.size()}, nullptr, out, Store::kCached);
+      }
     }
   }
 

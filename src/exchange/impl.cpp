@@ -29,8 +29,8 @@ struct Sizes {
 };
 
 std::string describe(const ExchangeOptions& o) {
-  return fmt::format("H={} E={} K={} {} {} in_flight={}", o.hidden, o.experts, o.topk, to_string(o.dtype),
-                     to_string(o.algorithm), o.in_flight);
+  return fmt::format("H={} E={} K={} {} {}{} in_flight={}", o.hidden, o.experts, o.topk, to_string(o.dtype),
+                     to_string(o.algorithm), o.fp32_sums ? " fp32 sums" : "", o.in_flight);
 }
 
 std::string describe(ConstRows rows) {

@@ -15,6 +15,7 @@ struct TokenRows {
   std::array<const std::byte*, kMaxTopK> row;
   std::array<float, kMaxTopK> weight;  // only where sums of a node are among the rows
   std::size_t num_rows = 0;
+  std::uint64_t wide = 0;  // as in RowTerms
   std::array<const std::byte*, kMaxTopK> far_row;
   std::size_t num_far = 0;
 };
@@ -43,7 +44,8 @@ class RowWalk {
       next.num_far = 0;
       if (t + 1 < end) locate(t + 1, next);
       const bool own_weights = gate_.data && !sums_;
-      body(t, RowTerms{{now.row.data(), now.num_rows}, {next.far_row.data(), next.num_far}, x_.options.hidden},
+      body(t,
+           RowTerms{{now.row.data(), now.num_rows}, {next.far_row.data(), next.num_far}, x_.options.hidden, now.wide},
            own_weights ? gate_.row_span(t) : std::span<const float>(now.weight.data(), now.num_rows));
     }
   }
@@ -57,12 +59,14 @@ class RowWalk {
   void locate(std::int64_t token, TokenRows& rows) {
     const Place* place = &layout_.place[token * static_cast<std::int64_t>(topk_)];
     rows.num_far = rows.num_rows = 0;
+    rows.wide = 0;
     for (std::size_t k = 0; k < topk_; ++k, ++place) {
       const std::byte*& row = rows.row[rows.num_rows];
       if (!x_.is_near(place->rank)) {
         if (place->row < 0) continue;  // in the sum of an earlier choice
         row = x_.far->returned(place->row);
         if (sums_) rows.weight[rows.num_rows] = 1.0f;
+        if (sums_ && x_.far->returns_wide()) rows.wide |= std::uint64_t{1} << rows.num_rows;
         rows.far_row[rows.num_far++] = row;
         ++rows.num_rows;
         continue;
@@ -123,7 +127,7 @@ void Exchange::Impl::pull_gradients(Call& call, const State& layout, const Buffe
     parallel_for(layout.tokens, options.threads, kTokenGrain, [&](std::int64_t begin, std::int64_t end) {
       RowWalk walk(*this, layout, buffers.out);
       walk.over(begin, end, {}, [&](std::int64_t t, const RowTerms& terms, std::span<const float>) {
-        sum_row(options.dtype, terms, d_tokens.row(t), store);
+        sum_row(options.dtype, terms, {}, d_tokens.row(t), store);
         const Place* place = &layout.place[t * options.topk];
         for (float& d : d_weight.row_span(t)) {
           if (is_near(place->rank)) d = reinterpret_cast<const float*>(buffers.gate.at(place->rank))[place->row];

@@ -69,7 +69,7 @@ void RelayCarrier::find_parts(const Load& load, int phase) {
       const BundleSize size = load.size(from, to);
       if (size.empty()) continue;
       const std::size_t bytes =
-          static_cast<std::size_t>(size.header_bytes) + static_cast<std::size_t>(size.rows) * setup_.row_bytes;
+          static_cast<std::size_t>(size.header_bytes) + static_cast<std::size_t>(size.rows) * load.row_bytes();
       if (before == self) add(out_, out_bytes_, {from, to, after, size, 0, bytes});
       if (after == self) add(in_, in_bytes_, {from, to, before, size, 0, bytes});
     }

@@ -15,7 +15,7 @@ constexpr std::size_t kChunkBytes = std::size_t{60} << 10;
 }  // namespace
 
 Result<void> StreamCarrier::reserve(std::size_t window) {
-  const std::size_t bytes = setup_.max_header_bytes + kChunkBytes + setup_.row_bytes;
+  const std::size_t bytes = setup_.max_header_bytes + kChunkBytes + setup_.max_row_bytes;
   for (std::size_t i = 0; i < 2 * window; ++i) {
     MOETAX_ASSIGN(PageBuffer buffer, PageBuffer::reserve(bytes));
     (i < window ? free_out_ : free_in_).push_back(buffer.data());
@@ -29,7 +29,7 @@ Result<void> StreamCarrier::reserve(std::size_t window) {
 }
 
 std::int64_t StreamCarrier::rows_per_chunk() const {
-  return std::max<std::int64_t>(1, static_cast<std::int64_t>(kChunkBytes / setup_.row_bytes));
+  return std::max<std::int64_t>(1, static_cast<std::int64_t>(kChunkBytes / row_bytes_));
 }
 
 bool StreamCarrier::chunk_of(const BundleSize& size, Rank peer, std::int64_t idx, Chunk& chunk) const {
@@ -46,6 +46,7 @@ void StreamCarrier::append_chunks(const BundleSize& size, Rank peer, std::vector
 
 Result<Carried> StreamCarrier::carry(Load& load, Operation operation, double deadline_s,
                                      FunctionRef<void()> meanwhile) {
+  row_bytes_ = load.row_bytes();
   sends_.clear();
   receives_.clear();
   order_sends(load, sends_);

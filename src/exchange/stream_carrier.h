@@ -46,7 +46,7 @@ class StreamCarrier : public Carrier {
   };
   std::int64_t rows_per_chunk() const;
   std::size_t bytes_of(const Chunk& chunk) const {
-    return static_cast<std::size_t>(chunk.header_bytes) + static_cast<std::size_t>(chunk.rows) * setup_.row_bytes;
+    return static_cast<std::size_t>(chunk.header_bytes) + static_cast<std::size_t>(chunk.rows) * row_bytes_;
   }
   void note_flow(const Chunk& chunk);
   void send(const Load& load, const Chunk& chunk);
@@ -54,6 +54,7 @@ class StreamCarrier : public Carrier {
   Result<std::size_t> finish_one(Operation operation, Deadline deadline);
 
   CarrierSetup setup_;
+  std::size_t row_bytes_ = 1;  // of what is carried now
   std::vector<PageBuffer> buffers_;
   std::vector<std::byte*> free_out_, free_in_;
   std::vector<Chunk> sends_, receives_;

@@ -87,8 +87,10 @@ Result<std::optional<Traffic>> gather_traffic(ExpertParallel& parallel, std::spa
   for (std::size_t r = 0; r < all.size(); ++r) {
     std::memcpy(sources.data() + r * mine.size(), all[r].data(), std::min(all[r].size(), mine.size() * sizeof mine[0]));
   }
-  return std::optional(
-      Traffic::of_sources(std::move(places), parallel.options().experts, parallel.options().topk, sources));
+  const ExpertParallelOptions& options = parallel.options();
+  Traffic traffic = Traffic::of_sources(std::move(places), options.experts, options.topk, sources);
+  if (options.fp32_sums) traffic.sum_scale = 4.0 / static_cast<double>(size_of(options.dtype));
+  return std::optional(std::move(traffic));
 }
 
 ExchangeChooser::ExchangeChooser(std::optional<MachineCosts> costs, const ExchangePolicyOptions& options,

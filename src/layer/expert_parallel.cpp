@@ -49,6 +49,7 @@ Result<ExpertParallel> ExpertParallel::create(Communicator& world, const ExpertP
                                                                           .in_flight = options.in_flight,
                                                                           .threads = options.threads,
                                                                           .algorithm = options.algorithm,
+                                                                          .fp32_sums = options.fp32_sums,
                                                                           .deadline_s = options.deadline_s,
                                                                           .observer = options.observer}));
   parallel.exchange_ = std::make_unique<Exchange>(std::move(exchange));

@@ -130,21 +130,37 @@ HWY_INLINE const In* term(const RowTerms& terms, std::size_t k) {
   return reinterpret_cast<const In*>(terms.rows[k]);
 }
 
+HWY_INLINE bool is_wide(const RowTerms& terms, std::size_t k) {
+  return (terms.wide >> k & 1) != 0;
+}
+
+// Two vectors of a term from column c on, as load_two() splits them; kWide: some terms are fp32 among bf16 ones.
+template <bool kWide, class In, class D, class V>
+HWY_INLINE void load_term(D d, const RowTerms& terms, std::size_t k, std::size_t c, V& a, V& b) {
+  if constexpr (kWide && !std::is_same_v<In, float>) {
+    if (is_wide(terms, k)) {
+      hn::LoadInterleaved2(d, term<float>(terms, k) + c, a, b);
+      return;
+    }
+  }
+  load_two(d, term<In>(terms, k) + c, a, b);
+}
+
 // Four vectors of the sum, from column c on. A null weight means all ones.
-template <bool kStream, class In, class Out, class D>
+template <bool kStream, bool kWide, class In, class Out, class D>
 HWY_INLINE void sum_four(D d, const RowTerms& terms, const float* weight, const In* addend, std::size_t c, Out* out) {
   const std::size_t two = 2 * hn::Lanes(d);
   hn::Vec<D> a0, b0, a1, b1;
-  load_two(d, term<In>(terms, 0) + c, a0, b0);
-  load_two(d, term<In>(terms, 0) + c + two, a1, b1);
+  load_term<kWide, In>(d, terms, 0, c, a0, b0);
+  load_term<kWide, In>(d, terms, 0, c + two, a1, b1);
   if (weight) {
     const auto w = hn::Set(d, weight[0]);
     a0 = hn::Mul(w, a0), b0 = hn::Mul(w, b0), a1 = hn::Mul(w, a1), b1 = hn::Mul(w, b1);
   }
   for (std::size_t k = 1; k < terms.rows.size(); ++k) {
     hn::Vec<D> x0, y0, x1, y1;
-    load_two(d, term<In>(terms, k) + c, x0, y0);
-    load_two(d, term<In>(terms, k) + c + two, x1, y1);
+    load_term<kWide, In>(d, terms, k, c, x0, y0);
+    load_term<kWide, In>(d, terms, k, c + two, x1, y1);
     if (weight) {
       const auto w = hn::Set(d, weight[k]);
       x0 = hn::Mul(w, x0), y0 = hn::Mul(w, y0), x1 = hn::Mul(w, x1), y1 = hn::Mul(w, y1);
@@ -165,7 +181,8 @@ template <class In>
 HWY_INLINE float sum_one(const RowTerms& terms, const float* weight, const In* addend, std::size_t c) {
   float sum = 0;
   for (std::size_t k = 0; k < terms.rows.size(); ++k) {
-    const float y = (weight ? weight[k] : 1.0f) * to_float(term<In>(terms, k)[c]);
+    const float x = is_wide(terms, k) ? term<float>(terms, k)[c] : to_float(term<In>(terms, k)[c]);
+    const float y = (weight ? weight[k] : 1.0f) * x;
     sum = k == 0 ? y : sum + y;
   }
   return addend ? sum + to_float(addend[c]) : sum;
@@ -173,14 +190,14 @@ HWY_INLINE float sum_one(const RowTerms& terms, const float* weight, const In* a
 
 // A token's rows lie on pages far apart, where the hardware's own prefetching starts anew each time: asking for the
 // same columns of the next token's rows hides that.
-template <bool kStream, class In, class Out>
+template <bool kStream, bool kWide, class In, class Out>
 HWY_INLINE void sum_rows(const RowTerms& terms, const float* weight, const In* addend, Out* out) {
   const hn::ScalableTag<float> d;
   const std::size_t cols = static_cast<std::size_t>(terms.cols), step = 4 * hn::Lanes(d);
   std::size_t c = 0;
   for (; c + step <= cols; c += step) {
     for (const std::byte* row : terms.next) prefetch(row, c * sizeof(In), (c + step) * sizeof(In));
-    sum_four<kStream>(d, terms, weight, addend, c, out);
+    sum_four<kStream, kWide>(d, terms, weight, addend, c, out);
   }
   for (; c < cols; ++c) store_one(sum_one(terms, weight, addend, c), out + c);
 }
@@ -188,10 +205,11 @@ HWY_INLINE void sum_rows(const RowTerms& terms, const float* weight, const In* a
 template <class In, class Out>
 void sum_rows_as(const RowTerms& terms, const float* weight, const std::byte* addend, Out* out, Store how) {
   const auto* add = reinterpret_cast<const In*>(addend);
-  if (how == Store::kStreaming && on_line(out)) {
-    sum_rows<true>(terms, weight, add, out);
+  const bool stream = how == Store::kStreaming && on_line(out);
+  if (terms.wide != 0) {
+    stream ? sum_rows<true, true>(terms, weight, add, out) : sum_rows<false, true>(terms, weight, add, out);
   } else {
-    sum_rows<false>(terms, weight, add, out);
+    stream ? sum_rows<true, false>(terms, weight, add, out) : sum_rows<false, false>(terms, weight, add, out);
   }
 }
 
@@ -204,11 +222,11 @@ void weighted_sum_impl(DType dtype, const RowTerms& terms, const float* weight, 
   }
 }
 
-void sum_impl(DType dtype, const RowTerms& terms, float* out, Store how) {
+void sum_impl(DType dtype, const RowTerms& terms, const float* weight, float* out, Store how) {
   if (dtype == DType::kBf16) {
-    sum_rows_as<Bf16>(terms, nullptr, nullptr, out, how);
+    sum_rows_as<Bf16>(terms, weight, nullptr, out, how);
   } else {
-    sum_rows_as<float>(terms, nullptr, nullptr, out, how);
+    sum_rows_as<float>(terms, weight, nullptr, out, how);
   }
 }
 
@@ -233,8 +251,8 @@ void weighted_sum_row(DType dtype, const RowTerms& terms, std::span<const float>
   HWY_DYNAMIC_DISPATCH(weighted_sum_impl)(dtype, terms, weight.data(), addend, out, store);
 }
 
-void sum_row(DType dtype, const RowTerms& terms, float* out, Store store) {
-  HWY_DYNAMIC_DISPATCH(sum_impl)(dtype, terms, out, store);
+void sum_row(DType dtype, const RowTerms& terms, std::span<const float> weight, float* out, Store store) {
+  HWY_DYNAMIC_DISPATCH(sum_impl)(dtype, terms, weight.empty() ? nullptr : weight.data(), out, store);
 }
 
 void finish_streaming() {

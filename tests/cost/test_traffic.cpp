@@ -41,6 +41,15 @@ TEST(Traffic, OneTokenOnTwoNodesByHand) {
   EXPECT_EQ(out(ExchangeCall::kCombineGrad, ExchangeAlgorithm::kFlat), (Bytes{0, 0, 200 + 8, 100 + 4}));
 }
 
+TEST(Traffic, Fp32SumsAreTwiceAsLong) {
+  Traffic traffic = random_traffic(places_of(8, 2), 8, 6, 64, 1);
+  const double rounded = sum_of(hop_loads(traffic, ExchangeCall::kCombine, ExchangeAlgorithm::kTwoLevel, 4096));
+  const double flat = sum_of(hop_loads(traffic, ExchangeCall::kCombine, ExchangeAlgorithm::kFlat, 4096));
+  traffic.sum_scale = 2;
+  EXPECT_DOUBLE_EQ(sum_of(hop_loads(traffic, ExchangeCall::kCombine, ExchangeAlgorithm::kTwoLevel, 4096)), 2 * rounded);
+  EXPECT_DOUBLE_EQ(sum_of(hop_loads(traffic, ExchangeCall::kCombine, ExchangeAlgorithm::kFlat, 4096)), flat);
+}
+
 TEST(Traffic, NothingCrossesOnOneNode) {
   const Traffic traffic = random_traffic(places_of(4, 4), 4, 3, 50, 1);
   for (const ExchangeCall call : kCalls) {

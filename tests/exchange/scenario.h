@@ -43,6 +43,7 @@ struct Scenario {
   int threads = 1;
   int ranks_per_node = 0;  // 0: all on one
   ExchangeAlgorithm algorithm = ExchangeAlgorithm::kFlat;
+  bool fp32_sums = false;
   std::uint64_t round = 0;  // changes every value and choice
 
   int ranks() const { return static_cast<int>(tokens.size()); }
@@ -59,6 +60,7 @@ struct Scenario {
             .dtype = dtype,
             .threads = threads,
             .algorithm = algorithm,
+            .fp32_sums = fp32_sums,
             .deadline_s = 60};
   }
 
@@ -112,7 +114,7 @@ struct Scenario {
       for (int other = k + 1; other < topk; ++other) {
         if (node(other) == node(k)) partial += weight(other) * term(other);
       }
-      add(rounded(dtype, partial));
+      add(fp32_sums ? partial : rounded(dtype, partial));
     }
     return sum;
   }

@@ -49,6 +49,13 @@ TEST_P(Nodes, ManyChunksArriveWhole) {
   run({.tokens = {700, 500, 20, 900}, .hidden = 1024, .experts = 8, .topk = 4, .threads = 2}, 2, 1);
 }
 
+TEST_P(Nodes, SumsMayComeBackUnrounded) {
+  for (const DType dtype : {DType::kBf16, DType::kFp32}) {
+    run({.tokens = {40, 31, 0, 64}, .hidden = 100, .experts = 12, .topk = 5, .dtype = dtype, .fp32_sums = true}, 2, 2);
+  }
+  run({.tokens = {300, 200, 20, 400}, .hidden = 1024, .experts = 8, .topk = 4, .fp32_sums = true}, 2, 1);
+}
+
 TEST_P(Nodes, ProcessesDoTheSame) {
 #if defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "ThreadSanitizer runs a thread of its own, so ranks cannot be forked";

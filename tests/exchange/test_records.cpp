@@ -187,6 +187,38 @@ TEST(ExchangeRecords, TheLatePeerIsNamed) {
   });
 }
 
+TEST(ExchangeRecords, Fp32SumsCountTwiceTheBytesOnTheirWayBack) {
+  std::int64_t internode[2][2] = {};  // by fp32 sums, by call
+  for (const bool fp32_sums : {false, true}) {
+    const Scenario s{.tokens = {20, 100, 7, 60},
+                     .hidden = 24,
+                     .experts = 8,
+                     .topk = 3,
+                     .ranks_per_node = 2,
+                     .algorithm = ExchangeAlgorithm::kTwoLevel,
+                     .fp32_sums = fp32_sums};
+    std::mutex mutex;
+    on_threads(
+        4,
+        [&](Communicator& comm) {
+          Recorder recorder;
+          ExchangeOptions options = s.options(comm.rank());
+          options.observer = &recorder;
+          auto x = Exchange::create(comm, options);
+          ASSERT_TRUE(ok(x));
+          run_round(*x, s, comm.rank());
+          const std::lock_guard lock(mutex);
+          for (int call = 0; call < 2; ++call) {
+            internode[fp32_sums][call] += recorder.exchanges[static_cast<std::size_t>(call)].internode_bytes;
+          }
+        },
+        2);
+  }
+  EXPECT_GT(internode[0][1], 0);
+  EXPECT_EQ(internode[1][0], internode[0][0]);
+  EXPECT_EQ(internode[1][1], 2 * internode[0][1]);
+}
+
 // Rows of 2 KiB between two nodes of one rank: all go to the other rank, in messages of 30 rows.
 TEST(ExchangeRecords, StreamsFlowFromTheirPeer) {
   for (const ExchangeAlgorithm algorithm :

@@ -128,7 +128,7 @@ TEST_P(RowKernels, SumToFloatHasTheBitsOfThePlainLoop) {
         Row a(dtype, cols, 0, 1), b(dtype, cols, 2 * size_of(dtype), 2), c(dtype, cols, 0, 3);
         const std::byte* rows[] = {a.data(), b.data(), c.data()};
         Row out(DType::kFp32, cols, 0, 4);
-        sum_row(dtype, {rows, {}, cols}, reinterpret_cast<float*>(out.data()), store);
+        sum_row(dtype, {rows, {}, cols}, {}, reinterpret_cast<float*>(out.data()), store);
         finish_streaming();
         for (std::int64_t i = 0; i < cols; ++i) {
           float sum = element({a.data(), dtype, 1, cols}, 0, i);
@@ -138,6 +138,36 @@ TEST_P(RowKernels, SumToFloatHasTheBitsOfThePlainLoop) {
         }
         EXPECT_TRUE(out.guards_intact());
       }
+    }
+  }
+}
+
+// bf16 rows with fp32 ones among them, in any place.
+TEST_P(RowKernels, WideTermsHaveTheBitsOfThePlainLoop) {
+  for (const std::int64_t cols : kLengths) {
+    for (std::uint64_t wide = 0; wide < 8; ++wide) {
+      std::vector<Row> made;
+      std::vector<DType> dtypes;
+      for (std::uint64_t k = 0; k < 3; ++k) {
+        dtypes.push_back((wide >> k & 1) != 0 ? DType::kFp32 : DType::kBf16);
+        made.emplace_back(dtypes.back(), cols, 0, static_cast<int>(k) + 1);
+      }
+      const std::byte* rows[] = {made[0].data(), made[1].data(), made[2].data()};
+      const float weight[] = {0.3f, 1.0f, -2.7f};
+      Row rounded(DType::kBf16, cols, 0, 4), whole(DType::kFp32, cols, 0, 5);
+      const RowTerms terms{rows, {}, cols, wide};
+      weighted_sum_row(DType::kBf16, terms, weight, nullptr, rounded.data(), Store::kCached);
+      sum_row(DType::kBf16, terms, weight, reinterpret_cast<float*>(whole.data()), Store::kCached);
+      for (std::int64_t i = 0; i < cols; ++i) {
+        float sum = 0;
+        for (std::size_t k = 0; k < 3; ++k) {
+          const float product = weight[k] * element({made[k].data(), dtypes[k], 1, cols}, 0, i);
+          sum = k == 0 ? product : sum + product;
+        }
+        EXPECT_EQ(element({whole.data(), DType::kFp32, 1, cols}, 0, i), sum) << cols << ' ' << wide;
+        EXPECT_EQ(element({rounded.data(), DType::kBf16, 1, cols}, 0, i), to_float(to_bf16(sum)));
+      }
+      EXPECT_TRUE(rounded.guards_intact() && whole.guards_intact());
     }
   }
 }

@@ -35,9 +35,10 @@ struct RankPlaces {
 struct Traffic {
   RankPlaces places;
   int experts = 0, topk = 0;
-  std::vector<std::int64_t> tokens;     // [R] of each source
-  std::vector<std::int64_t> choices;    // [R, R] (token, expert) pairs from source to the expert's rank
-  std::vector<std::int64_t> rows;       // [R, R] tokens of the source with an expert on the destination
+  double sum_scale = 1;               // bytes of a node's sum (two-level) over those of a row: 2 for fp32 sums of bf16
+  std::vector<std::int64_t> tokens;   // [R] of each source
+  std::vector<std::int64_t> choices;  // [R, R] (token, expert) pairs from source to the expert's rank
+  std::vector<std::int64_t> rows;     // [R, R] tokens of the source with an expert on the destination
   std::vector<std::int64_t> node_rows;  // [R, nodes] tokens of the source with an expert on the node
 
   static Traffic none(RankPlaces places);

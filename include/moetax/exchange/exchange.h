@@ -47,6 +47,7 @@ struct ExchangeOptions {
   int in_flight = 1;            // handles that may be alive at once, each with its own buffers (2: double buffering)
   int threads = 1;
   ExchangeAlgorithm algorithm = ExchangeAlgorithm::kFlat;
+  bool fp32_sums = false;        // two-level: sums of a node come back unrounded, in twice the bytes of bf16 rows
   double deadline_s = 10;        // of every wait
   Observer* observer = nullptr;  // may be null; must outlive the exchange
 };

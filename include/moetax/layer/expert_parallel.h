@@ -22,6 +22,7 @@ struct ExpertParallelOptions {
   int in_flight = 1;  // dispatches that may be open at once; 2 for layers that recompute activations
   int threads = 1;    // of this rank
   ExchangeAlgorithm algorithm = ExchangeAlgorithm::kFlat;  // between nodes
+  bool fp32_sums = false;                                  // of two-level, see ExchangeOptions
   double deadline_s = 10;
   Observer* observer = nullptr;  // may be null; must outlive this
 };

@@ -28,15 +28,17 @@ struct RowTerms {
   std::span<const std::byte* const> rows;  // at least one
   std::span<const std::byte* const> next;  // rows of the same size that will be needed soon, prefetched along the way
   std::int64_t cols = 0;
+  std::uint64_t wide = 0;  // bit k: rows[k] is fp32, whatever the others are
 };
 
 // out [cols] = (weight[0] * rows[0] + weight[1] * rows[1] + ...) + addend, accumulated in fp32, rounded to `dtype`
-// once. rows, addend (may be null) and out are of `dtype`; out may be addend, but must not overlap any other row.
+// once. rows that are not wide, addend (may be null) and out are of `dtype`; out may be addend, but must not overlap
+// any other row.
 void weighted_sum_row(DType dtype, const RowTerms& terms, std::span<const float> weight, const std::byte* addend,
                       std::byte* out, Store store);
 
-// out [cols] fp32 = rows[0] + rows[1] + ...
-void sum_row(DType dtype, const RowTerms& terms, float* out, Store store);
+// out [cols] fp32 = weight[0] * rows[0] + weight[1] * rows[1] + ...; all ones where `weight` is empty.
+void sum_row(DType dtype, const RowTerms& terms, std::span<const float> weight, float* out, Store store);
 
 // To be called by a thread that used Store::kStreaming before it tells anyone else that the rows are there: streaming
 // stores are not ordered by a release store.

@@ -109,7 +109,9 @@ class Intake {
       case InputKind::kBill:
         return keep(input, kind, read_bill(input.text, input.name), pool_.bills);
       case InputKind::kMachineCosts:
-        return machine(input);
+        return measured(input);
+      case InputKind::kTopology:
+        return topology(input);
       default:
         read_log(input.text, input.name, pool_.log);
         return checked(input, kind);
@@ -147,12 +149,25 @@ class Intake {
     keep(input, InputKind::kLoad, std::move(read), pool_.loads);
   }
 
-  void machine(const Input& input) {
-    auto read = parse_machine_costs(input.text, input.name);
+  void measured(const Input& input) {
+    auto read = read_measured(input.text, input.name);
     if (!read) return failed(input, read.error());
     checked(input, InputKind::kMachineCosts);
-    pool_.machine = std::move(*read);
-    pool_.machine_file = input.name;
+    pool_.measured = std::move(*read);
+  }
+
+  void topology(const Input& input) {
+    auto read = parse_topologies(input.text, input.name);
+    if (!read) return failed(input, read.error());
+    checked(input, InputKind::kTopology);
+    for (Topology& topology : *read) {
+      for (const SkippedLine& line : topology.skipped()) {
+        out_.skipped.push_back(
+            {input.name, line.line > 0 ? fmt::format("line {}: {}", line.line, line.why) : line.why});
+      }
+      out_.understood.push_back(describe(topology));
+      pool_.topologies.push_back({input.name, std::move(topology)});
+    }
   }
 
   Pool& pool_;
@@ -176,7 +191,7 @@ Examination examine(const std::vector<Input>& inputs) {
     for (const Rule* rule : rules()) rule->check(facts, *rule, found);
     merge(found.take(), out.findings);
   }
-  out.understood = pool.understood;
+  out.understood.insert(out.understood.end(), pool.understood.begin(), pool.understood.end());
   sort_findings(out.findings);
   return out;
 }

@@ -9,10 +9,11 @@
 #include <vector>
 
 #include "doctor/log.h"
+#include "doctor/measured.h"
 #include "doctor/settings.h"
 #include "moetax/base/result.h"
-#include "moetax/cost/machine_costs.h"
 #include "moetax/doctor/finding.h"
+#include "moetax/machine/topology.h"
 #include "moetax/route/load_file.h"
 
 namespace moetax::doctor {
@@ -63,6 +64,17 @@ struct LoadFacts {
   std::vector<ExpertCounts> layers;
 };
 
+struct TopologyFacts {
+  std::string file;
+  Topology topology;
+};
+
+struct GpuFacts {
+  std::string name;
+  double memory_gib = 0;   // 0: there are several
+  double bf16_tflops = 0;  // dense
+};
+
 struct BillFacts {
   std::string file;
   double step_us = 0, tax_share = 0;
@@ -83,11 +95,17 @@ struct Facts {
   const LogFacts* log = nullptr;  // never null in a rule
   const std::vector<LoadFacts>* loads = nullptr;
   const std::vector<BillFacts>* bills = nullptr;
-  const MachineCosts* machine = nullptr;
-  std::string machine_file;
+  const std::vector<TopologyFacts>* topologies = nullptr;
+  const MeasuredFacts* measured = nullptr;
+  Maybe<GpuFacts> gpu;
 
   // Views that are empty where there is nothing.
   std::span<const LoadFacts> all_loads() const { return loads ? std::span(*loads) : std::span<const LoadFacts>(); }
+  std::span<const TopologyFacts> all_topologies() const {
+    return topologies ? std::span(*topologies) : std::span<const TopologyFacts>();
+  }
+  // GB/s that one rank can send to other nodes: measured, or its share of the adapters a topology lists. 0: unknown.
+  double node_gbs() const;
   std::span<const BillFacts> all_bills() const { return bills ? std::span(*bills) : std::span<const BillFacts>(); }
 };
 
@@ -103,10 +121,13 @@ Result<ModelFacts> read_model(std::string_view text, const std::string& file);
 std::optional<ModelFacts> model_of_job(const JobFacts& job);
 
 Result<LoadFacts> read_load(std::string_view text, const std::string& file, int experts_of_model);
+// The first GPU that `text` names: "NVIDIA H100", "xpu_spec.model: nvidia_a100".
+std::optional<GpuFacts> find_gpu(std::string_view text);
 Result<BillFacts> read_bill(std::string_view text, const std::string& file);
 
 // One line for people: "megatron, TP 2, EP 64, ...".
 std::string describe(const JobFacts& job);
 std::string describe(const ModelFacts& model);
+std::string describe(const Topology& topology);
 
 }  // namespace moetax::doctor

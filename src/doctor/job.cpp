@@ -17,13 +17,13 @@ struct Engine {
 
 // The first whose word is in the command.
 constexpr std::array kEngines = {
+    Engine{"verl", "verl.trainer", Phase::kTraining},
+    Engine{"openrlhf", "openrlhf", Phase::kTraining},
     Engine{"vllm", "vllm", Phase::kInference},
     Engine{"sglang", "sglang", Phase::kInference},
     Engine{"trtllm", "trtllm", Phase::kInference},
     Engine{"trtllm", "tensorrt_llm", Phase::kInference},
     Engine{"llama.cpp", "llama-", Phase::kInference},
-    Engine{"verl", "verl", Phase::kTraining},
-    Engine{"openrlhf", "openrlhf", Phase::kTraining},
     Engine{"torchtitan", "torchtitan", Phase::kTraining},
     Engine{"automodel", "automodel", Phase::kTraining},
     Engine{"deepspeed", "deepspeed", Phase::kTraining},

@@ -244,6 +244,10 @@ constexpr Anchor kAnchors[] = {
     {LogKind::kExited, "process exited", read_rank_only},
     {LogKind::kMemoryUse, "GiB /", read_memory},
     {LogKind::kFirstStep, "first optimizer step", read_nothing},
+    {LogKind::kGpuName, "NVIDIA H", read_nothing},
+    {LogKind::kGpuName, "NVIDIA A100", read_nothing},
+    {LogKind::kGpuName, "NVIDIA B", read_nothing},
+    {LogKind::kGpuName, "MI300X", read_nothing},
 };
 
 // ---- going through the text -----------------------------------------------------------------------------------------

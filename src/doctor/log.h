@@ -35,7 +35,7 @@ enum class LogKind : std::uint8_t {
   kExited,            // a rank ended
   kMemoryUse,         // of a GPU: used and total GiB
   kFirstStep,         // at the first optimizer step
-  kSlowInit,          // a warning that a group is made on first use
+  kGpuName,           // a GPU is named
 };
 
 struct LogEvent {

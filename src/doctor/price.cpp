@@ -54,7 +54,7 @@ std::optional<StepTraffic> step_traffic(const Facts& facts, int groups) {
   return step;
 }
 
-Cost price_between_nodes(const Facts& facts, int nodes, double gbs) {
+Cost price_between_nodes(const Facts& facts, int nodes) {
   const auto token = token_traffic(facts, nodes);
   if (!token) return cannot_price("the model's config.json");
   Cost cost;
@@ -72,7 +72,7 @@ Cost price_between_nodes(const Facts& facts, int nodes, double gbs) {
   }
   cost.bytes = step->bytes;
   cost.text += fmt::format("; {} a rank and micro-batch", units::bytes_text(step->bytes));
-  if (gbs > 0) {
+  if (const double gbs = facts.node_gbs(); gbs > 0) {
     cost.us = step->bytes / (gbs * 1e3);
     cost.text += fmt::format(", {} at {:.3g} GB/s if nothing hides it", units::time_text(*cost.us), gbs);
   } else {

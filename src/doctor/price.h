@@ -30,8 +30,8 @@ struct StepTraffic {
 std::optional<StepTraffic> step_traffic(const Facts& facts, int groups);
 
 // Of the bytes that an exchange between `nodes` nodes moves: a number with its derivation, and the time where a link's
-// speed is known (`gbs` in GB/s of one rank, 0: unknown); else what is missing.
-Cost price_between_nodes(const Facts& facts, int nodes, double gbs);
+// speed is known; else what is missing.
+Cost price_between_nodes(const Facts& facts, int nodes);
 
 Cost cannot_price(std::string missing);
 

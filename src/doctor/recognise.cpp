@@ -52,7 +52,11 @@ Recognised recognise_json(std::string_view text) {
   return {InputKind::kUnknown, {"DeepSpeed configuration (no zero_optimization)", "model configuration (no experts)"}};
 }
 
-constexpr std::array<std::string_view, 16> kLaunchWords = {"torchrun ",
+constexpr std::array<std::string_view, 20> kLaunchWords = {"python -m ",
+                                                           "python3 -m ",
+                                                           "llamafactory-cli ",
+                                                           "trtllm-serve ",
+                                                           "torchrun ",
                                                            "deepspeed ",
                                                            "accelerate launch",
                                                            "vllm serve",
@@ -89,8 +93,18 @@ struct LineCounts {
 
 bool is_key(std::string_view text) {
   return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '-' || c == '.' || c == '"' || c == ' ';
+    return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '-' || c == '.' || c == '"';
   });
+}
+
+// "key: value". What a logger puts before its lines looks the same.
+bool is_mapping(std::string_view line) {
+  constexpr std::array<std::string_view, 6> kLevels = {"INFO", "WARN", "WARNING", "ERROR", "DEBUG", "RuntimeError"};
+  const std::size_t colon = line.find(':');
+  if (colon == std::string_view::npos) return false;
+  const std::string_view key = line.substr(0, colon);
+  const bool ends = colon + 1 == line.size() || line[colon + 1] == ' ';
+  return ends && is_key(key) && std::find(kLevels.begin(), kLevels.end(), key) == kLevels.end();
 }
 
 bool is_csv_row(std::string_view line) {
@@ -107,11 +121,8 @@ LineCounts count_lines(std::string_view text) {
     const std::string_view line = trim(raw);
     if (line.empty() || line.starts_with("#")) continue;
     ++counts.lines;
-    const std::size_t colon = line.find(':'), equals = line.find('=');
-    const std::string_view item = line.starts_with("- ") ? line.substr(2) : line;
-    const bool mapped = colon != std::string_view::npos &&
-                        is_key(line.starts_with("- ") ? item.substr(0, item.find(':')) : line.substr(0, colon)) &&
-                        (colon + 1 == line.size() || line[colon + 1] == ' ');
+    const std::size_t equals = line.find('=');
+    const bool mapped = is_mapping(line.starts_with("- ") ? line.substr(2) : line);
     counts.yaml += mapped || line.starts_with("- ") ? 1 : 0;
     counts.section += line.front() == '[' && line.back() == ']' && is_key(line.substr(1, line.size() - 2)) ? 1 : 0;
     const bool assigned = equals != std::string_view::npos && is_key(trim(line.substr(0, equals)));

@@ -73,6 +73,11 @@ const Setting* Settings::find(Names names) const {
   return found;
 }
 
+Evidence Settings::where(Names names) const {
+  const Setting* setting = find(names);
+  return setting ? setting->at : Evidence{};
+}
+
 std::optional<std::string> Settings::resolved(const Setting& setting) const {
   const std::size_t begin = setting.value.find("${");
   if (begin == std::string::npos) return setting.value;

@@ -36,6 +36,7 @@ class Settings {
   std::optional<std::string> word(Names names) const;  // lower case
   std::optional<long long> whole(Names names) const;
   std::optional<double> number(Names names) const;
+  Evidence where(Names names) const;  // of find(); empty when there is none
   // Said to be on or off; nothing when it is not said or not known.
   std::optional<bool> flag(Names names) const;
   bool on(Names names) const { return flag(names).value_or(false); }

@@ -84,6 +84,7 @@ class Teller {
     Facts facts;
     facts.model = model_for(job);
     if (!job.engine.empty() || job.ep || job.tp) pool_.understood.push_back(describe(job));
+    facts.gpu = gpu_of(job);
     facts.job = std::move(job);
     if (one_) join_results(facts);
     if (!one_) facts.log = &nothing();
@@ -94,8 +95,8 @@ class Teller {
     facts.log = &pool_.log;
     facts.loads = &pool_.loads;
     facts.bills = &pool_.bills;
-    if (pool_.machine) facts.machine = &*pool_.machine;
-    facts.machine_file = pool_.machine_file;
+    facts.topologies = &pool_.topologies;
+    if (pool_.measured) facts.measured = &*pool_.measured;
   }
 
   const ModelFacts* model_for(const JobFacts& job) {
@@ -114,12 +115,26 @@ class Teller {
     return told_.back().get();
   }
 
+  // Said in the settings, or by a log of this one job.
+  Maybe<GpuFacts> gpu_of(const JobFacts& job) const {
+    const Settings::Names kNames = {"xpu_spec.model", "gpu", "gpu_type", "GPU_TYPE", "constraint"};
+    if (const auto value = job.settings.word(kNames)) {
+      if (const auto gpu = find_gpu(*value)) return Known<GpuFacts>{*gpu, job.settings.where(kNames)};
+    }
+    if (!one_) return std::nullopt;
+    for (const LogEvent* event : pool_.log.of(LogKind::kGpuName)) {
+      if (const auto gpu = find_gpu(event->at.text)) return Known<GpuFacts>{*gpu, event->at};
+    }
+    return std::nullopt;
+  }
+
   // Models, logs, loads and bills that no job took.
   void leftovers() {
     for (const ModelFacts& model : pool_.models) pool_.understood.push_back(describe(model));
     if (one_ && !stories_.empty()) return;
     Facts facts;
     join_results(facts);
+    facts.gpu = gpu_of({});
     if (pool_.models.size() == 1) facts.model = &pool_.models[0];
     stories_.push_back(std::move(facts));
   }

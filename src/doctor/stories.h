@@ -30,8 +30,8 @@ struct Pool {
   LogFacts log;
   std::vector<LoadFacts> loads;
   std::vector<BillFacts> bills;
-  std::optional<MachineCosts> machine;
-  std::string machine_file;
+  std::vector<TopologyFacts> topologies;
+  std::optional<MeasuredFacts> measured;
   // Filled by tell_stories().
   std::vector<std::string> understood;
   std::vector<std::unique_ptr<ModelFacts>> told;  // models that only a job's flags tell of

@@ -1,5 +1,5 @@
-// toml++ without its assertions. It asserts, and with Clang assumes, things about keys that a damaged file breaks, right
-// before code that handles them as the errors they are.
+// toml++ without its assertions. It asserts, and with Clang assumes, things about keys that a damaged file breaks,
+// right before code that handles them as the errors they are.
 #pragma once
 
 #pragma push_macro("NDEBUG")

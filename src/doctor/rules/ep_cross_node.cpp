@@ -20,7 +20,7 @@ void check(const Facts& facts, const Rule& rule, Findings& out) {
       fmt::format("{} ranks in a row, {} GPUs a node: of the rows of a token {:.0f} % leave its node, in every layer.",
                   *job.ep_span(), per_node, 100.0 * (*nodes - 1) / *nodes);
   f.evidence = {job.ep->at, job.gpus_per_node->at};
-  f.cost = price_between_nodes(facts, *nodes, 0);
+  f.cost = price_between_nodes(facts, *nodes);
   const int inside = per_node / std::max(1, *job.ep_span() / job.ep->value);
   f.fix = inside > 1 ? fmt::format(
                            "if memory allows, EP {} and as much more pipeline or data parallelism keep the exchange "

@@ -1,0 +1,65 @@
+// What is known of the machines: topologies, measured links, GPUs.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "doctor/facts.h"
+#include "moetax/machine/topology_facts.h"
+
+namespace moetax::doctor {
+namespace {
+
+// Dense bf16 rates and memory of data sheets. Longer names first.
+struct Sheet {
+  std::string_view name;
+  double memory_gib;
+  double tflops;
+};
+constexpr std::array kSheets = {
+    Sheet{"h100 nvl", 94, 835}, Sheet{"h200", 141, 989},    Sheet{"h100", 80, 989},
+    Sheet{"h800", 80, 989},     Sheet{"h20", 96, 148},      Sheet{"gb200", 186, 2500},
+    Sheet{"b300", 288, 2500},   Sheet{"b200", 180, 2250},   Sheet{"a100-sxm4-80gb", 80, 312},
+    Sheet{"a100", 0, 312},      Sheet{"mi300x", 192, 1307},
+};
+
+}  // namespace
+
+std::optional<GpuFacts> find_gpu(std::string_view text) {
+  for (const Sheet& sheet : kSheets) {
+    if (contains(text, sheet.name)) return GpuFacts{std::string(sheet.name), sheet.memory_gib, sheet.tflops};
+  }
+  return std::nullopt;
+}
+
+double Facts::node_gbs() const {
+  if (measured && measured->nodes > 1 && measured->gbs > 0) return measured->gbs;
+  // Of several machines the slowest sets the pace.
+  double slowest = 0;
+  for (const TopologyFacts& entry : all_topologies()) {
+    const Topology& topology = entry.topology;
+    if (topology.gpus() == 0 || topology.nics() == 0) return 0;
+    const NicPairing pairing = pair_nics(topology);
+    double sum = 0;
+    for (int i = 0; i < topology.nics(); ++i) {
+      if (pairing.roles[static_cast<std::size_t>(i)] == NicRole::kRail) sum += topology.device(topology.gpus() + i).gbs;
+    }
+    const double share = sum / topology.gpus();
+    if (share <= 0) return 0;
+    slowest = slowest == 0 ? share : std::min(slowest, share);
+  }
+  return slowest;
+}
+
+std::string describe(const Topology& topology) {
+  std::string text = fmt::format("{}: {} GPUs, {} adapters", topology_format_name(topology.format()), topology.gpus(),
+                                 topology.nics());
+  const auto found = islands(topology);
+  if (topology.gpus() > 1) {
+    text += fmt::format(", fastest link {}, {} island{} of it, slowest {}", link_text(topology.fastest()), found.size(),
+                        found.size() == 1 ? "" : "s", link_text(topology.slowest()));
+  }
+  return text;
+}
+
+}  // namespace moetax::doctor

@@ -27,6 +27,6 @@ install(FILES "${PROJECT_SOURCE_DIR}/schema/bill.schema.json" "${PROJECT_SOURCE_
   DESTINATION "${CMAKE_INSTALL_DATADIR}/moetax")
 install(FILES "${PROJECT_SOURCE_DIR}/README.md" "${PROJECT_SOURCE_DIR}/LICENSE" "${PROJECT_SOURCE_DIR}/docs/bill.md"
   "${PROJECT_SOURCE_DIR}/docs/exchange.md" "${PROJECT_SOURCE_DIR}/docs/calibrate.md" "${PROJECT_SOURCE_DIR}/docs/topology.md"
-  "${PROJECT_SOURCE_DIR}/docs/doctor.md"
+  "${PROJECT_SOURCE_DIR}/docs/doctor.md" "${PROJECT_SOURCE_DIR}/docs/analyze.md"
   DESTINATION "${CMAKE_INSTALL_DOCDIR}")
 install(FILES "${PROJECT_BINARY_DIR}/moetax.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")

@@ -37,6 +37,7 @@ inline int report_error(const Error& error) {
   return exit_code(error.code);
 }
 
+int cmd_analyze(int argc, char** argv);
 int cmd_bench(int argc, char** argv);
 int cmd_calibrate(int argc, char** argv);
 int cmd_doctor(int argc, char** argv);

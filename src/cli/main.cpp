@@ -18,6 +18,7 @@ struct Verb {
 };
 
 constexpr Verb kVerbs[] = {
+    {"analyze", "the bill of a job from the traces of its ranks", moetax::cli::cmd_analyze},
     {"bench", "run a Mixture-of-Experts layer under expert parallelism here and print its bill",
      moetax::cli::cmd_bench},
     {"calibrate", "measure what moving bytes between ranks costs, for machine.json", moetax::cli::cmd_calibrate},

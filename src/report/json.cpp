@@ -32,8 +32,14 @@ Json rank_or_null(Rank rank) {
   return rank == kNoRank ? Json(nullptr) : Json(rank);
 }
 
+// Traces say little of the machine and the model: what they leave open is null, never a guess or a zero.
+Json known(const Bill& bill, const Json& value) {
+  return bill.trace ? Json(nullptr) : value;
+}
+
 Json machine_json(const Bill& bill) {
   const HostInfo& host = bill.machine;
+  if (bill.trace) return {{"devices", bill.trace->models}};
   return {{"cpu", host.cpu},
           {"isa", host.isa},
           {"cores", host.cores},
@@ -51,7 +57,9 @@ Json value_or_null(const std::optional<T>& value) {
   return value ? Json(*value) : Json(nullptr);
 }
 
-Json config_json(const BillConfig& config) {
+Json config_json(const Bill& bill) {
+  const BillConfig& config = bill.config;
+  if (bill.trace) return {{"ranks", config.ranks}, {"mode", "trace"}};
   Json delays = Json::array();
   for (const BillDelay& delay : config.delays) delays.push_back({{"rank", delay.rank}, {"ms", delay.ms}});
   return {{"model", config.model.empty() ? Json(nullptr) : Json(config.model)},
@@ -121,14 +129,18 @@ Json rank_json(const BillRank& rank) {
           {"waited_for", waited}};
 }
 
+Json bytes(std::int64_t count, bool known) {
+  return known ? Json(count) : Json(nullptr);
+}
+
 Json exchange_json(const BillExchange& exchange) {
   return {{"name", exchange.name},
           {"phase", exchange.phase},
           {"family", exchange.family},
           {"calls", exchange.calls},
-          {"logical_bytes", exchange.logical_bytes},
-          {"physical_bytes", exchange.physical_bytes},
-          {"internode_bytes", exchange.internode_bytes},
+          {"logical_bytes", bytes(exchange.logical_bytes, exchange.bytes_known)},
+          {"physical_bytes", bytes(exchange.physical_bytes, exchange.physical_known)},
+          {"internode_bytes", bytes(exchange.internode_bytes, exchange.physical_known)},
           {"us", us(exchange.us)},
           {"std_us", us(exchange.std_us)},
           {"wait_us", us(exchange.wait_us)},
@@ -182,6 +194,43 @@ Json finding_json(const BillFinding& finding) {
           {"gain_us_estimate", us(finding.gain_us_estimate)}};
 }
 
+Json source_json(const BillSource& source) {
+  return {{"file", source.file},
+          {"kind", source.kind.empty() ? Json(nullptr) : Json(source.kind)},
+          {"rank", rank_or_null(source.rank)},
+          {"used", source.used},
+          {"skipped", source.skipped},
+          {"why", source.why.empty() ? Json(nullptr) : Json(source.why)}};
+}
+
+Json operation_json(const BillTraceOperation& operation) {
+  return {{"family", operation.family},
+          {"operation", operation.operation},
+          {"phase", operation.phase},
+          {"sync_only", operation.sync_only},
+          {"kernels", operation.kernels},
+          {"us", us(operation.us)},
+          {"exposed_us", us(operation.exposed_us)},
+          {"share", ratio(operation.share)},
+          {"shortest_us", us(operation.shortest_us)},
+          {"longest_us", us(operation.longest_us)},
+          {"longest_rank", rank_or_null(operation.longest_rank)}};
+}
+
+Json device_json(const BillTraceDevice& device) {
+  return {{"rank", rank_or_null(device.rank)},
+          {"device", device.device},
+          {"copy_us", us(device.copy_us)},
+          {"idle_us", us(device.idle_us)},
+          {"idle_host_us", us(device.idle_host_us)},
+          {"sync_us", us(device.sync_us)},
+          {"clock_offset_us", us(device.clock_offset_us)}};
+}
+
+Json unknown_json(const BillTraceName& name) {
+  return {{"name", name.name}, {"kernels", name.kernels}, {"us", us(name.us)}};
+}
+
 template <class T>
 Json array_of(const std::vector<T>& items, Json (*one)(const T&)) {
   Json array = Json::array();
@@ -189,40 +238,52 @@ Json array_of(const std::vector<T>& items, Json (*one)(const T&)) {
   return array;
 }
 
+Json trace_json(const BillTrace& trace) {
+  return {{"devices", array_of(trace.devices, device_json)},
+          {"operations", array_of(trace.operations, operation_json)},
+          {"unknown", array_of(trace.unknown, unknown_json)},
+          {"steps_us", stats_json(trace.steps_us)},
+          {"residual_us", us(trace.residual_us)},
+          {"matched", trace.matched},
+          {"unmatched", trace.unmatched},
+          {"notes", trace.notes}};
+}
+
 }  // namespace
 
 std::string to_json(const Bill& bill) {
-  const Json json = {{"schema", "moetax.bill/1"},
-                     {"tool_version", bill.tool_version},
-                     {"machine", machine_json(bill)},
-                     {"config", config_json(bill.config)},
-                     {"step_us", stats_json(bill.step_us)},
-                     {"tax",
-                      {{"share", ratio(bill.tax.share)},
-                       {"us", us(bill.tax.us)},
-                       {"pack_us", us(bill.tax.pack_us)},
-                       {"wire_us", us(bill.tax.wire_us)},
-                       {"wait_us", us(bill.tax.wait_us)},
-                       {"launch_us", us(bill.tax.launch_us)}}},
-                     {"comm_us", us(bill.comm_us)},
-                     {"exposed_us", us(bill.exposed_us)},
-                     {"hidden_us", us(bill.hidden_us)},
-                     {"compute_us", us(bill.compute_us)},
-                     {"other_us", us(bill.other_us)},
-                     {"gflops", ratio(bill.gflops)},
-                     {"ranks", array_of(bill.ranks, rank_json)},
-                     {"exchanges", array_of(bill.exchanges, exchange_json)},
-                     {"links", array_of(bill.links, link_json)},
-                     {"choices", array_of(bill.choices, choice_json)},
-                     {"decomposition", array_of(bill.decomposition, decomposition_json)},
-                     {"routing", routing_json(bill.routing)},
-                     {"memory",
-                      {{"weight_bytes", bill.weight_bytes},
-                       {"rows_reserved_bytes", bill.rows_reserved_bytes},
-                       {"rows_touched_bytes", bill.rows_touched_bytes}}},
-                     {"records_dropped", bill.records_dropped},
-                     {"output_hash", bill.output_hash.empty() ? Json(nullptr) : Json(bill.output_hash)},
-                     {"findings", array_of(bill.findings, finding_json)}};
+  Json json = {{"schema", "moetax.bill/1"},
+               {"tool_version", bill.tool_version},
+               {"machine", machine_json(bill)},
+               {"config", config_json(bill)},
+               {"step_us", stats_json(bill.step_us)},
+               {"tax",
+                {{"share", ratio(bill.tax.share)},
+                 {"us", us(bill.tax.us)},
+                 {"pack_us", us(bill.tax.pack_us)},
+                 {"wire_us", us(bill.tax.wire_us)},
+                 {"wait_us", us(bill.tax.wait_us)},
+                 {"launch_us", us(bill.tax.launch_us)}}},
+               {"comm_us", us(bill.comm_us)},
+               {"exposed_us", us(bill.exposed_us)},
+               {"hidden_us", us(bill.hidden_us)},
+               {"compute_us", us(bill.compute_us)},
+               {"other_us", us(bill.other_us)},
+               {"gflops", ratio(bill.gflops)},
+               {"ranks", array_of(bill.ranks, rank_json)},
+               {"exchanges", array_of(bill.exchanges, exchange_json)},
+               {"links", array_of(bill.links, link_json)},
+               {"choices", array_of(bill.choices, choice_json)},
+               {"decomposition", array_of(bill.decomposition, decomposition_json)},
+               {"routing", known(bill, routing_json(bill.routing))},
+               {"memory", known(bill, {{"weight_bytes", bill.weight_bytes},
+                                       {"rows_reserved_bytes", bill.rows_reserved_bytes},
+                                       {"rows_touched_bytes", bill.rows_touched_bytes}})},
+               {"records_dropped", bill.records_dropped},
+               {"output_hash", bill.output_hash.empty() ? Json(nullptr) : Json(bill.output_hash)},
+               {"findings", array_of(bill.findings, finding_json)}};
+  if (!bill.sources.empty()) json["sources"] = array_of(bill.sources, source_json);
+  if (bill.trace) json["trace"] = trace_json(*bill.trace);
   return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

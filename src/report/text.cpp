@@ -9,6 +9,7 @@
 #include "report/format.h"
 #include "report/load.h"
 #include "report/table.h"
+#include "report/trace_text.h"
 
 namespace moetax {
 namespace {
@@ -398,6 +399,7 @@ void add_findings(const Bill& bill, std::string& out) {
 }  // namespace
 
 std::string to_text(const Bill& bill) {
+  if (bill.trace) return trace_text(bill);
   std::string out;
   add_head(bill, out);
   if (bill.step_us.count > 0) {

@@ -2,6 +2,7 @@
 #include <cstdio>
 
 #include "report/sample_ledgers.h"
+#include "report/sample_traces.h"
 
 int main() {
   using namespace moetax;  // NOLINT(google-build-using-namespace)
@@ -20,7 +21,8 @@ int main() {
   priced.decomposition = {{"flat", "dispatch", {1, 2, 3, 4, 5}, 16}};
   const char* separator = "[";
   for (const Bill& bill : {sample::planted_bill(), sample::hot_bill(), sample::wide_bill(), sample::wire_bill(),
-                           sample::one_rank_bill(), sample::no_steps_bill(), sample::bill_of({}), unknown, priced}) {
+                           sample::one_rank_bill(), sample::no_steps_bill(), sample::bill_of({}), unknown, priced,
+                           sample::trace_bill(1), sample::trace_bill(2), sample::trace_bill(0)}) {
     std::printf("%s%s", separator, to_json(bill).c_str());
     separator = ",";
   }

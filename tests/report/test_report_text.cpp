@@ -15,6 +15,7 @@
 #include "moetax/report/bill.h"
 #include "report/format.h"
 #include "report/sample_ledgers.h"
+#include "report/sample_traces.h"
 #include "report/table.h"
 
 namespace moetax {
@@ -60,6 +61,9 @@ TEST(Golden, Wire) {
 }
 TEST(Golden, OneRank) {
   expect_golden("one_rank", sample::one_rank_bill());
+}
+TEST(Golden, Traces) {
+  expect_golden("traces", sample::trace_bill(2));
 }
 TEST(Golden, NoSteps) {
   expect_golden("no_steps", sample::no_steps_bill());

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "moetax/analyze/analysis.h"
 #include "moetax/base/exchange_algorithm.h"
 #include "moetax/base/ids.h"
 #include "moetax/base/result.h"
@@ -102,6 +103,7 @@ struct BillExchange {
   std::string name, phase, family;
   std::int64_t calls = 0;  // in all measured steps; a call that all ranks take part in counts once
   std::int64_t logical_bytes = 0, physical_bytes = 0, internode_bytes = 0;  // per step, all ranks
+  bool bytes_known = true, physical_known = true;                           // traces do not always say
   double us = 0, std_us = 0;                                                // per call, mean over ranks
   std::optional<double> wait_us, transfer_us;
   Rank last_rank = kNoRank;  // who was waited for most often
@@ -152,6 +154,52 @@ struct BillFinding {
   std::optional<double> gain_us_estimate;  // of a step, at most; absent where the bill has no bound
 };
 
+// A file that a bill was made from.
+struct BillSource {
+  std::string file, kind;  // kind: "pytorch-trace"; empty where it could not be told
+  Rank rank = kNoRank;
+  std::int64_t used = 0, skipped = 0;  // events; of the skipped ones none is in the bill
+  std::string why = {};                // something was skipped, one line
+};
+
+// Communication kernels of one operation, in a bill made from traces.
+struct BillTraceOperation {
+  std::string family, operation, phase;
+  bool sync_only = false;  // moves no tokens
+  std::int64_t kernels = 0;
+  double us = 0, exposed_us = 0;  // sums over kernels, mean over devices
+  double share = 0;               // of the time of all communication kernels
+  // Of calls matched across ranks: the shortest rank's time in each, summed up, beside the rank that spent the most.
+  std::optional<double> shortest_us, longest_us;
+  Rank longest_rank = kNoRank;
+};
+
+struct BillTraceDevice {
+  Rank rank = kNoRank;
+  int device = 0;
+  double copy_us = 0, idle_us = 0, sync_us = 0;
+  std::optional<double> idle_host_us, clock_offset_us;
+};
+
+struct BillTraceName {
+  std::string name;
+  std::int64_t kernels = 0;
+  double us = 0;
+};
+
+// What a bill made from traces says beside the rest. Its step is the window: from the first to the last work on a
+// device.
+struct BillTrace {
+  std::vector<std::string> models;  // of the devices
+  std::vector<BillTraceDevice> devices;
+  std::vector<BillTraceOperation> operations;
+  std::vector<BillTraceName> unknown;  // look like communication, are counted as compute
+  BillStats steps_us;                  // the steps that annotations mark on the host
+  std::optional<double> residual_us;   // of the clocks' alignment
+  std::int64_t matched = 0, unmatched = 0;
+  std::vector<std::string> notes;  // what is missing and why, a sentence each
+};
+
 struct Bill {
   std::string tool_version;
   HostInfo machine;
@@ -171,6 +219,8 @@ struct Bill {
   std::int64_t records_dropped = 0;  // exchanges and waits not in the bill
   std::string output_hash;
   std::vector<BillFinding> findings;
+  std::vector<BillSource> sources;  // of bills made from files
+  std::optional<BillTrace> trace;   // of bills made from traces
 };
 
 // Builds the bill from every rank's ledger (index = rank). `bill` comes with tool_version, machine, gemm, mpi, config
@@ -187,6 +237,10 @@ void add_predictions(const MachineCosts& machine, std::span<const Traffic> layer
 
 // The findings of a filled bill: the one bottleneck first, the others by their estimated gain. Replaces earlier ones.
 void explain(Bill& bill);
+
+// The bill of a job's traces. `analysis` is what analyze() found in `traces`; tool_version and sources are left to the
+// caller.
+Bill bill_of_traces(const std::vector<GpuTrace>& traces, const Analysis& analysis);
 
 std::string to_text(const Bill& bill);  // for people, at most 100 columns
 std::string to_json(

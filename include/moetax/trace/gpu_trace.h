@@ -46,6 +46,9 @@ static_assert(sizeof(GpuEvent) == 32);
 // Events in blocks: growing never copies, so memory stays at what is kept.
 class GpuEventList {
  public:
+  GpuEventList() = default;
+  GpuEventList(GpuEventList&&) = default;  // moved, never copied
+  GpuEventList& operator=(GpuEventList&&) = default;
   void push_back(const GpuEvent& event) {
     if (size_ % kBlock == 0) blocks_.push_back(std::make_unique<Block>());
     (*blocks_.back())[size_++ % kBlock] = event;

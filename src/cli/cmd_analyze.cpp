@@ -1,0 +1,105 @@
+// moetax analyze: the bill of a job from the traces of its ranks.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <optional>
+
+#include "cli/analyze_inputs.h"
+#include "cli/cli.h"
+#include "cli/output_file.h"
+#include "moetax/base/file.h"
+#include "moetax/report/bill.h"
+#include "moetax/version.h"
+
+namespace moetax::cli {
+namespace {
+
+struct AnalyzeOptions {
+  std::vector<std::string> paths;
+  std::vector<Rank> ranks;
+  std::string json, rules;
+  bool redact = false;
+};
+
+Result<std::optional<AnalyzeOptions>> parse(int argc, char** argv) {
+  AnalyzeOptions options;
+  CLI::App app("The bill of a job from traces of its ranks: exposed and hidden communication, waiting and transfer.",
+               "moetax analyze");
+  app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  app.add_option("paths", options.paths, "PyTorch profiler traces (JSON, gzip, zstd), or folders of them")
+      ->required()
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  app.add_option("--json", options.json, "write the bill as JSON (- for standard output, instead of the text)");
+  app.add_option("--rules", options.rules, "more rules on names of kernels, tried before those built in");
+  app.add_option("--rank", options.ranks, "only these ranks")
+      ->delimiter(',')
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  app.add_flag("--redact", options.redact, "no names of files in what is printed");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    std::fputs(app.help().c_str(), stdout);
+    return std::optional<AnalyzeOptions>();
+  } catch (const CLI::ParseError& error) {
+    return fail(ErrorCode::kUsage, fmt::format("analyze: {} (moetax analyze --help lists the options)", error.what()));
+  }
+  return std::optional(std::move(options));
+}
+
+void replace_all(std::string& text, const std::string& what, const std::string& by) {
+  for (std::size_t at = text.find(what); !what.empty() && at != std::string::npos;
+       at = text.find(what, at + by.size())) {
+    text.replace(at, what.size(), by);
+  }
+}
+
+// Reasons name other files too; of names that begin alike the longer ones go first.
+void redact(Bill& bill) {
+  std::vector<std::pair<std::string, std::string>> names;
+  for (BillSource& source : bill.sources) {
+    names.emplace_back(source.file, fmt::format("file {}", names.size() + 1));
+    source.file = names.back().second;
+  }
+  std::sort(names.begin(), names.end(), [](const auto& a, const auto& b) { return a.first.size() > b.first.size(); });
+  for (BillSource& source : bill.sources) {
+    for (const auto& [name, shown] : names) replace_all(source.why, name, shown);
+  }
+}
+
+Result<int> run(const AnalyzeOptions& options) {
+  MOETAX_TRY(check_writable(options.json));
+  KernelRules rules;
+  if (!options.rules.empty()) {
+    MOETAX_ASSIGN(const std::string text, read_text_file(options.rules, std::size_t{1} << 20));
+    MOETAX_TRY(rules.add(text, options.rules));
+  }
+  const bool shows = isatty(STDERR_FILENO) != 0;
+  const auto say = [&](const std::string& what) {
+    if (shows) std::fprintf(stderr, "\r\033[K%s", what.c_str());
+  };
+  auto inputs = read_inputs(options.paths, options.ranks, say);
+  say("");
+  if (!inputs) return Unexpected(std::move(inputs.error()));
+  Bill bill = bill_of_traces(inputs->traces, analyze(inputs->traces, rules));
+  bill.tool_version = MOETAX_VERSION_STRING;
+  bill.sources = std::move(inputs->sources);
+  if (options.redact) redact(bill);
+  if (options.json != "-") MOETAX_TRY(write_text("-", to_text(bill)));
+  if (!options.json.empty()) MOETAX_TRY(write_text(options.json, to_json(bill)));
+  return 0;
+}
+
+}  // namespace
+
+int cmd_analyze(int argc, char** argv) {
+  const auto options = parse(argc, argv);
+  if (!options) return report_error(options.error());
+  if (!*options) return 0;
+  const auto status = run(**options);
+  return status ? *status : report_error(status.error());
+}
+
+}  // namespace moetax::cli

@@ -12,15 +12,17 @@
 #include "cli/output_file.h"
 #include "moetax/base/file.h"
 #include "moetax/base/text.h"
+#include "moetax/machine/topology.h"
 #include "moetax/report/bill.h"
 #include "moetax/report/findings.h"
+#include "moetax/report/topology_text.h"
 
 namespace moetax::cli {
 namespace {
 
 struct DoctorOptions {
   std::vector<std::string> files;
-  bool here = false, redact = false, list = false;
+  bool here = false, redact = false, list = false, draw = false;
   std::string explain, symptom, json, baseline, fail_on;
   std::vector<std::string> ignore;
 };
@@ -60,6 +62,7 @@ Result<std::optional<DoctorOptions>> parse(int argc, char** argv) {
   app.add_option("--fail-on", options.fail_on, "exit 1 when there is a finding of this severity or worse");
   app.add_option("--ignore", options.ignore, "ID=reason: accept what this rule finds")->allow_extra_args(false);
   app.add_option("--baseline", options.baseline, "accept the findings in this moetax.findings/1 file");
+  app.add_flag("--draw", options.draw, "draw each machine whose topology is among the files");
   app.add_flag("--redact", options.redact, "stand-ins for file, host and path names, for sharing");
   try {
     app.parse(argc, argv);
@@ -125,6 +128,20 @@ Result<void> accept(const DoctorOptions& options, doctor::Examination& examinati
   return {};
 }
 
+// The machines of all topologies, each below its file's name.
+std::string drawings(const DoctorInputs& inputs, bool redact) {
+  std::string text;
+  for (const doctor::Input& input : inputs.read) {
+    const auto machines = parse_topologies(input.text, input.name);
+    if (!machines) continue;
+    for (const Topology& machine : *machines) {
+      text += redact ? "\n" : fmt::format("\n{}:{}\n", input.name, machine.line());
+      text += to_text(machine);
+    }
+  }
+  return text;
+}
+
 Result<int> run(const DoctorOptions& options) {
   MOETAX_ASSIGN(const auto fail_on, parse_fail_on(options.fail_on));
   MOETAX_TRY(check_writable(options.json));
@@ -135,7 +152,9 @@ Result<int> run(const DoctorOptions& options) {
   const auto bad = [&](const doctor::Finding& finding) { return fail_on && finding.severity >= *fail_on; };
   const bool crossed = std::any_of(examination.findings.begin(), examination.findings.end(), bad);
   if (options.redact) doctor::redact(examination);
-  if (options.json != "-") MOETAX_TRY(write_text("-", to_text(examination)));
+  if (options.json != "-") {
+    MOETAX_TRY(write_text("-", to_text(examination) + (options.draw ? drawings(inputs, options.redact) : "")));
+  }
   if (!options.json.empty()) MOETAX_TRY(write_text(options.json, to_json(examination)));
   if (crossed) return kThresholdCrossed;
   return examination.checked.empty() ? exit_code(ErrorCode::kBadInput) : 0;

@@ -90,9 +90,10 @@ std::vector<Link> grades(const Topology& topology) {
   return all;
 }
 
-std::vector<int> all_gpus(const Topology& topology) {
-  std::vector<int> gpus(static_cast<std::size_t>(topology.gpus()));
-  std::iota(gpus.begin(), gpus.end(), 0);
+// In the order in which groups are tried: island by island.
+std::vector<int> by_island(const Topology& topology) {
+  std::vector<int> gpus;
+  for (const Island& island : islands(topology)) gpus.insert(gpus.end(), island.gpus.begin(), island.gpus.end());
   return gpus;
 }
 
@@ -119,21 +120,24 @@ std::vector<int> ep_sizes(const Topology& topology) {
 
 EpGrouping best_ep_groups(const Topology& topology, int size) {
   assert(size >= 2 && size <= topology.gpus());
-  EpGrouping grouping{size, {}, all_gpus(topology)};
+  EpGrouping grouping{size, {}, by_island(topology)};
   for (const Link& limit : grades(topology)) {
     for (std::vector<int>& group : Packing(topology, grouping.left_over, size, limit).best()) {
       std::erase_if(grouping.left_over,
                     [&](int gpu) { return std::find(group.begin(), group.end(), gpu) != group.end(); });
+      std::sort(group.begin(), group.end());
       const Link slowest = slowest_link(topology, group);
       grouping.groups.push_back({std::move(group), slowest});
     }
   }
+  std::sort(grouping.left_over.begin(), grouping.left_over.end());
   return grouping;
 }
 
 EpGrouping consecutive_ep_groups(const Topology& topology, int size) {
   assert(size >= 2 && size <= topology.gpus());
-  EpGrouping grouping{size, {}, all_gpus(topology)};
+  EpGrouping grouping{size, {}, std::vector<int>(static_cast<std::size_t>(topology.gpus()))};
+  std::iota(grouping.left_over.begin(), grouping.left_over.end(), 0);
   while (grouping.left_over.size() >= static_cast<std::size_t>(size)) {
     const auto end = grouping.left_over.begin() + size;
     std::vector<int> group(grouping.left_over.begin(), end);
@@ -152,19 +156,19 @@ Link slowest_link(const EpGrouping& grouping) {
 }
 
 bool stays_fastest(const Topology& topology, const EpGroup& group) {
-  const LinkClass fastest = topology.fastest().kind;
-  return fastest != LinkClass::kUnknown && group.slowest.kind == fastest;
+  const LinkKind fastest = topology.fastest().kind;
+  return fastest != LinkKind::kUnknown && group.slowest.kind == fastest;
 }
 
 std::vector<Island> islands(const Topology& topology) {
-  const LinkClass fastest = topology.fastest().kind;
+  const LinkKind fastest = topology.fastest().kind;
   std::vector<Island> found;
   std::vector<bool> seen(static_cast<std::size_t>(topology.gpus()), false);
   for (int first = 0; first < topology.gpus(); ++first) {
     if (seen[static_cast<std::size_t>(first)]) continue;
     seen[static_cast<std::size_t>(first)] = true;
     Island island{{first}, {}};
-    for (std::size_t i = 0; i < island.gpus.size() && fastest != LinkClass::kUnknown; ++i) {
+    for (std::size_t i = 0; i < island.gpus.size() && fastest != LinkKind::kUnknown; ++i) {
       for (int gpu = 0; gpu < topology.gpus(); ++gpu) {
         if (seen[static_cast<std::size_t>(gpu)] || topology.link(island.gpus[i], gpu).kind != fastest) continue;
         seen[static_cast<std::size_t>(gpu)] = true;

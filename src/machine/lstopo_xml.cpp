@@ -135,7 +135,7 @@ class LstopoReader {
           const unsigned long value = std::min(values[a * gpus.size() + b], values[b * gpus.size() + a]);
           if (gpus[a] < 0 || gpus[b] < 0 || gpus[a] == gpus[b] || value == 0 || value > 1'000'000'000) continue;
           topology.set_link(gpus[a], gpus[b],
-                            {xgmi ? LinkClass::kXgmi : LinkClass::kNvlink, 0, xgmi ? 1 : 0,
+                            {xgmi ? LinkKind::kXgmi : LinkKind::kNvlink, 0, xgmi ? 1 : 0,
                              static_cast<double>(value) * kGbsPerMegabyte, "the file's own matrix"});
         }
       }

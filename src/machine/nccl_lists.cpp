@@ -16,16 +16,16 @@ constexpr std::size_t kMostRanks = 4'096;
 constexpr std::size_t kMostAdapters = 1'024;
 
 // NCCL's names; NVB is NVLink through another GPU, C2C the NVLink to the processor.
-std::optional<LinkClass> class_named(std::string_view name) {
-  constexpr std::array<std::pair<std::string_view, LinkClass>, 9> kNames{{{"NVL", LinkClass::kNvlink},
-                                                                          {"NVB", LinkClass::kNvlink},
-                                                                          {"PIX", LinkClass::kPix},
-                                                                          {"PXB", LinkClass::kPxb},
-                                                                          {"PHB", LinkClass::kPhb},
-                                                                          {"SYS", LinkClass::kSys},
-                                                                          {"XGMI", LinkClass::kXgmi},
-                                                                          {"C2C", LinkClass::kPhb},
-                                                                          {"NODE", LinkClass::kNode}}};
+std::optional<LinkKind> class_named(std::string_view name) {
+  constexpr std::array<std::pair<std::string_view, LinkKind>, 9> kNames{{{"NVL", LinkKind::kNvlink},
+                                                                         {"NVB", LinkKind::kNvlink},
+                                                                         {"PIX", LinkKind::kPix},
+                                                                         {"PXB", LinkKind::kPxb},
+                                                                         {"PHB", LinkKind::kPhb},
+                                                                         {"SYS", LinkKind::kSys},
+                                                                         {"XGMI", LinkKind::kXgmi},
+                                                                         {"C2C", LinkKind::kPhb},
+                                                                         {"NODE", LinkKind::kNode}}};
   for (const auto& [known, kind] : kNames) {
     if (name == known) return kind;
   }

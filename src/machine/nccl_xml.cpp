@@ -165,7 +165,7 @@ class SystemReader {
   Link direct_link(int gpu, bool xgmi, int lanes) const {
     const pugi::xml_node& element = devices_[static_cast<std::size_t>(gpu)].element;
     const double gbs = xgmi ? xgmi_gbs(attribute(element, "gcn")) : nvlink_gbs(number(element, "sm").value_or(0));
-    Link link{xgmi ? LinkClass::kXgmi : LinkClass::kNvlink, lanes, xgmi ? 1 : 0, lanes * gbs};
+    Link link{xgmi ? LinkKind::kXgmi : LinkKind::kNvlink, lanes, xgmi ? 1 : 0, lanes * gbs};
     if (link.gbs > 0) {
       link.source = xgmi ? "AMD's data sheets by architecture, per link and direction"
                          : "NVIDIA's data sheets by compute capability, per link and direction";

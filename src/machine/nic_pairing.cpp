@@ -18,7 +18,7 @@ GpuNics nearest_nics(const Topology& topology, int gpu) {
   GpuNics found{.gpu = gpu, .link = {}, .nearest = {}};
   for (int nic = topology.gpus(); nic < topology.gpus() + topology.nics(); ++nic) {
     const Link& link = topology.link(gpu, nic);
-    if (link.kind == LinkClass::kUnknown || slower(link, found.link)) continue;
+    if (link.kind == LinkKind::kUnknown || slower(link, found.link)) continue;
     if (slower(found.link, link)) found.nearest.clear();
     found.link = link;
     found.nearest.push_back(nic);
@@ -27,12 +27,12 @@ GpuNics nearest_nics(const Topology& topology, int gpu) {
 }
 
 NicRole role_of(const Topology& topology, const NicPairing& pairing, int nic) {
-  bool known = false;
+  bool known = true;
   bool far = true;
   for (const GpuNics& gpu : pairing.gpus) {
-    const LinkClass kind = topology.link(gpu.gpu, nic).kind;
-    known = known || kind != LinkClass::kUnknown;
-    far = far && (kind == LinkClass::kSys || kind == LinkClass::kUnknown);
+    const LinkKind kind = topology.link(gpu.gpu, nic).kind;
+    known = known && kind != LinkKind::kUnknown;
+    far = far && kind == LinkKind::kSys;
     if (std::find(gpu.nearest.begin(), gpu.nearest.end(), nic) != gpu.nearest.end()) return NicRole::kRail;
   }
   if (!known) return NicRole::kUnknown;
@@ -49,9 +49,32 @@ bool is_verbs_adapter(std::string_view name) {
                       [&](std::string_view prefix) { return name.starts_with(prefix); });
 }
 
+// Pairs of GPUs of a group that have a link of the machine's fastest class.
+int fast_pairs(const Topology& topology, const EpGrouping& grouping) {
+  const LinkKind fastest = topology.fastest().kind;
+  int count = 0;
+  for (const EpGroup& group : grouping.groups) {
+    for (std::size_t i = 0; i < group.gpus.size(); ++i) {
+      for (std::size_t j = i + 1; j < group.gpus.size(); ++j) {
+        count += topology.link(group.gpus[i], group.gpus[j]).kind == fastest;
+      }
+    }
+  }
+  return count;
+}
+
+// Worth another order of devices: a faster slowest link, or as fast a one and more pairs on the fastest. Never because
+// of links that are not known.
+bool better(const Topology& topology, const EpGrouping& grouping, const EpGrouping& than) {
+  const Link link = slowest_link(grouping), other = slowest_link(than);
+  if (link.kind == LinkKind::kUnknown || other.kind == LinkKind::kUnknown) return false;
+  if (slower(other, link)) return true;
+  return !slower(link, other) && fast_pairs(topology, grouping) > fast_pairs(topology, than);
+}
+
 void add_device_order(const Topology& topology, int ep_size, EnvironmentLines& out) {
   const EpGrouping best = best_ep_groups(topology, ep_size);
-  if (!slower(slowest_link(consecutive_ep_groups(topology, ep_size)), slowest_link(best))) return;
+  if (!better(topology, best, consecutive_ep_groups(topology, ep_size))) return;
   std::vector<int> order;
   for (const EpGroup& group : best.groups) {
     for (const int gpu : group.gpus) order.push_back(topology.device(gpu).index);
@@ -68,11 +91,14 @@ void add_device_order(const Topology& topology, int ep_size, EnvironmentLines& o
 void add_adapters(const Topology& topology, EnvironmentLines& out) {
   const NicPairing pairing = pair_nics(topology);
   std::vector<std::string> rails, nameless;
-  bool others = false;
+  bool others = false, unknown = false;
+  for (const GpuNics& gpu : pairing.gpus) unknown = unknown || gpu.nic < 0;
   for (int nic = topology.gpus(); nic < topology.gpus() + topology.nics(); ++nic) {
     const Device& device = topology.device(nic);
-    if (pairing.roles[nic_slot(topology, nic)] != NicRole::kRail) {
+    const NicRole role = pairing.roles[nic_slot(topology, nic)];
+    if (role != NicRole::kRail) {
       others = true;
+      unknown = unknown || role == NicRole::kUnknown;
     } else if (device.adapter.empty()) {
       nameless.push_back(device.name);
     } else if (is_verbs_adapter(device.adapter)) {
@@ -80,6 +106,12 @@ void add_adapters(const Topology& topology, EnvironmentLines& out) {
     }
   }
   if (!others) return;
+  if (unknown) {
+    if (rails.size() + nameless.size() > 0) {
+      out.withheld.emplace_back("NCCL_IB_HCA: the adapters near some GPUs are not known, so none can be left out");
+    }
+    return;
+  }
   if (!nameless.empty()) {
     out.withheld.push_back(
         fmt::format("NCCL_IB_HCA should list the adapters {}, whose names are not in the file; the "

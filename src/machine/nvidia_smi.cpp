@@ -70,7 +70,7 @@ class MatrixReader {
   void take_link(int a, int b, const Link& link, int number) {
     const Link& known = machine_->link(a, b);
     cells_ = true;
-    if (known.kind != LinkClass::kUnknown && known != link) {
+    if (known.kind != LinkKind::kUnknown && known != link) {
       machine_->skip(
           number, fmt::format("{} to {} is {} here and {} in another row; the slower one is taken",
                               machine_->device(a).name, machine_->device(b).name, link_text(link), link_text(known)));

@@ -13,13 +13,13 @@ constexpr int kMaxNvlinks = 999;
 constexpr double kNvlinkGbs = 25;
 
 // Older drivers write SOC for SYS and PSB for a switch on the board of the two.
-constexpr std::array<std::pair<std::string_view, LinkClass>, 7> kClasses{{{"PIX", LinkClass::kPix},
-                                                                          {"PSB", LinkClass::kPix},
-                                                                          {"PXB", LinkClass::kPxb},
-                                                                          {"PHB", LinkClass::kPhb},
-                                                                          {"NODE", LinkClass::kNode},
-                                                                          {"SYS", LinkClass::kSys},
-                                                                          {"SOC", LinkClass::kSys}}};
+constexpr std::array<std::pair<std::string_view, LinkKind>, 7> kClasses{{{"PIX", LinkKind::kPix},
+                                                                         {"PSB", LinkKind::kPix},
+                                                                         {"PXB", LinkKind::kPxb},
+                                                                         {"PHB", LinkKind::kPhb},
+                                                                         {"NODE", LinkKind::kNode},
+                                                                         {"SYS", LinkKind::kSys},
+                                                                         {"SOC", LinkKind::kSys}}};
 
 bool is_digit(char c) {
   return c >= '0' && c <= '9';
@@ -30,7 +30,7 @@ std::size_t digits_at_front(std::string_view text) {
 }
 
 Link nvlinks(int lanes) {
-  return {LinkClass::kNvlink, lanes, 0, lanes * kNvlinkGbs,
+  return {LinkKind::kNvlink, lanes, 0, lanes * kNvlinkGbs,
           "25 GB/s each way per NVLink of generations 2 to 4; generation 5 has twice as much"};
 }
 

@@ -65,15 +65,15 @@ double PciTree::gbs(int from, int below) const {
   return narrowest;
 }
 
-LinkClass PciTree::class_at(int a, int b, int common) const {
-  if (common < 0) return LinkClass::kSys;
+LinkKind PciTree::class_at(int a, int b, int common) const {
+  if (common < 0) return LinkKind::kSys;
   switch (nodes_[static_cast<std::size_t>(common)].kind) {
     case PciNodeKind::kHostBridge:
-      return LinkClass::kPhb;
+      return LinkKind::kPhb;
     case PciNodeKind::kBridge:
     case PciNodeKind::kDevice: {
       const int most = std::max(bridges(a, common), bridges(b, common));
-      return most <= bridges_below_ ? LinkClass::kPix : LinkClass::kPxb;
+      return most <= bridges_below_ ? LinkKind::kPix : LinkKind::kPxb;
     }
     case PciNodeKind::kLocality:
     case PciNodeKind::kVague:
@@ -81,14 +81,14 @@ LinkClass PciTree::class_at(int a, int b, int common) const {
   }
   const int near_a = locality(a), near_b = locality(b);
   const auto vague = [&](int node) { return nodes_[static_cast<std::size_t>(node)].kind == PciNodeKind::kVague; };
-  if (vague(near_a) || vague(near_b)) return LinkClass::kUnknown;
-  return near_a == near_b ? LinkClass::kNode : LinkClass::kSys;
+  if (vague(near_a) || vague(near_b)) return LinkKind::kUnknown;
+  return near_a == near_b ? LinkKind::kNode : LinkKind::kSys;
 }
 
 Link PciTree::between(int a, int b) const {
   const int common = common_ancestor(a, b);
   Link link{.kind = class_at(a, b, common)};
-  if (a == b || link.kind >= LinkClass::kSys) return link;
+  if (a == b || link.kind >= LinkKind::kSys) return link;
   link.gbs = std::min(gbs(a, common), gbs(b, common));
   if (link.gbs > 0) link.source = "the narrowest PCIe link of the way, from speed and width in the file";
   return link;

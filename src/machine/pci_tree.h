@@ -40,7 +40,7 @@ class PciTree {
   int locality(int node) const;
   int bridges(int from, int below) const;
   double gbs(int from, int below) const;
-  LinkClass class_at(int a, int b, int common) const;
+  LinkKind class_at(int a, int b, int common) const;
 
   int bridges_below_;  // a switch's that do not count, on either way to the common one
   std::vector<PciNode> nodes_;

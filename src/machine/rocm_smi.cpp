@@ -49,7 +49,7 @@ struct Pair {
 
 Link xgmi(const Pair& pair) {
   const bool whole = pair.weight > 0 && pair.weight % kXgmiWeight == 0;
-  return {.kind = LinkClass::kXgmi, .hops = whole ? pair.weight / kXgmiWeight : std::max(pair.hops, 0)};
+  return {.kind = LinkKind::kXgmi, .hops = whole ? pair.weight / kXgmiWeight : std::max(pair.hops, 0)};
 }
 
 Link link_of(const Pair& pair) {
@@ -57,10 +57,10 @@ Link link_of(const Pair& pair) {
       pair.weight > 0 && pair.weight % kXgmiWeight == 0 && pair.weight / kXgmiWeight <= kMostXgmiHops;
   if (pair.type == Pair::Type::kXgmi || (pair.type == Pair::Type::kNone && xgmi_weight)) return xgmi(pair);
   if (pair.weight >= kSameNodeWeight) {
-    return {.kind = pair.weight == kSameNodeWeight ? LinkClass::kNode : LinkClass::kSys};
+    return {.kind = pair.weight == kSameNodeWeight ? LinkKind::kNode : LinkKind::kSys};
   }
   if (pair.type == Pair::Type::kPcie && pair.weight < 0 && pair.hops >= kSameNodeHops) {
-    return {.kind = pair.hops == kSameNodeHops ? LinkClass::kNode : LinkClass::kSys};
+    return {.kind = pair.hops == kSameNodeHops ? LinkKind::kNode : LinkKind::kSys};
   }
   return {};
 }

@@ -68,33 +68,33 @@ bool slower(const Link& a, const Link& b) {
   return slowness(a) > slowness(b);
 }
 
-std::string_view link_class_name(LinkClass kind) {
+std::string_view link_kind_name(LinkKind kind) {
   switch (kind) {
-    case LinkClass::kNvlink:
+    case LinkKind::kNvlink:
       return "NVLink";
-    case LinkClass::kXgmi:
+    case LinkKind::kXgmi:
       return "XGMI";
-    case LinkClass::kPix:
+    case LinkKind::kPix:
       return "PIX";
-    case LinkClass::kPxb:
+    case LinkKind::kPxb:
       return "PXB";
-    case LinkClass::kPhb:
+    case LinkKind::kPhb:
       return "PHB";
-    case LinkClass::kNode:
+    case LinkKind::kNode:
       return "NODE";
-    case LinkClass::kSys:
+    case LinkKind::kSys:
       return "SYS";
-    case LinkClass::kUnknown:
+    case LinkKind::kUnknown:
       break;
   }
   return "unknown";
 }
 
 std::string link_text(const Link& link) {
-  if (link.kind == LinkClass::kNvlink) return link.lanes > 0 ? fmt::format("NV{}", link.lanes) : "NVLink";
-  std::string text(link_class_name(link.kind));
-  if (link.kind == LinkClass::kXgmi && link.hops > 1) text += fmt::format(" {} hops", link.hops);
-  if (link.kind == LinkClass::kXgmi && link.lanes > 1) text += fmt::format(" x{}", link.lanes);
+  if (link.kind == LinkKind::kNvlink) return link.lanes > 0 ? fmt::format("NV{}", link.lanes) : "NVLink";
+  std::string text(link_kind_name(link.kind));
+  if (link.kind == LinkKind::kXgmi && link.hops > 1) text += fmt::format(" {} hops", link.hops);
+  if (link.kind == LinkKind::kXgmi && link.lanes > 1) text += fmt::format(" x{}", link.lanes);
   return text;
 }
 
@@ -150,7 +150,7 @@ Link Topology::slowest() const {
 int Topology::unknown_gpu_pairs() const {
   int count = 0;
   for (int a = 0; a < gpus_; ++a) {
-    for (int b = a + 1; b < gpus_; ++b) count += link(a, b).kind == LinkClass::kUnknown;
+    for (int b = a + 1; b < gpus_; ++b) count += link(a, b).kind == LinkKind::kUnknown;
   }
   return count;
 }

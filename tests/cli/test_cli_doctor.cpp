@@ -46,6 +46,17 @@ TEST(CliDoctor, NothingWrongIsSaid) {
   EXPECT_THAT(result.out, StartsWith("Nothing wrong found; these were checked.\n"));
 }
 
+TEST(CliDoctor, DrawsTheMachinesItIsGiven) {
+  const std::string topology = write_file("topo.txt", "node 7\n  GPU0 GPU1 NIC0\nGPU0 X NV4 PIX\nGPU1 NV4 X SYS\n");
+  const auto drawn = run_command({"doctor", packed_model(), topology, "--draw"});
+  EXPECT_EQ(drawn.exit_code, 0);
+  EXPECT_THAT(drawn.out, AllOf(HasSubstr("topo.txt:2\n2 GPUs, 1 adapter, from nvidia-smi topo -m\n"),
+                               HasSubstr("+-- GPU0 --PIX-- NIC0\n"), HasSubstr("GPUs 0,1: NV4, 100 GB/s each way")));
+  EXPECT_THAT(run_command({"doctor", packed_model(), topology}).out, Not(HasSubstr("GPU0 --PIX--")));
+  EXPECT_THAT(run_command({"doctor", packed_model(), topology, "--draw", "--redact"}).out,
+              AllOf(HasSubstr("GPU0 --PIX--"), Not(HasSubstr("topo.txt:2\n2 GPUs"))));
+}
+
 TEST(CliDoctor, FailOnRefusesALaunch) {
   EXPECT_EQ(run_command({"doctor", mixtral(), zero3(), "--fail-on", "warning"}).exit_code, 1);
   EXPECT_EQ(run_command({"doctor", mixtral(), zero3(), "--fail-on", "error"}).exit_code, 1);

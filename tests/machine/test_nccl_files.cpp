@@ -87,7 +87,7 @@ TEST(RealNcclLogs, FourAndFourAcrossSockets) {
   ASSERT_THAT(log.paths, SizeIs(7));
   for (const NcclPath& path : log.paths) {
     const bool same_socket = path.to[0] != 'c' && path.to[0] != 'd';
-    EXPECT_EQ(path.kind, same_socket ? LinkClass::kPhb : LinkClass::kSys);
+    EXPECT_EQ(path.kind, same_socket ? LinkKind::kPhb : LinkKind::kSys);
     EXPECT_EQ(path.gbs, same_socket ? 24 : 10);
   }
 }

@@ -227,9 +227,9 @@ TEST(NcclLog, PathsOfTheGraph) {
   ASSERT_THAT(log.paths, SizeIs(2));
   EXPECT_EQ(log.paths[0].from, "50000");
   EXPECT_EQ(log.paths[0].to, "4e000");
-  EXPECT_EQ(log.paths[0].kind, LinkClass::kPhb);
+  EXPECT_EQ(log.paths[0].kind, LinkKind::kPhb);
   EXPECT_EQ(log.paths[0].gbs, 24);
-  EXPECT_EQ(log.paths[1].kind, LinkClass::kSys);
+  EXPECT_EQ(log.paths[1].kind, LinkKind::kSys);
 }
 
 TEST(NcclLog, AnyCutOfTheTextGivesTheSame) {

@@ -120,7 +120,7 @@ TEST(NvidiaSmi, RowsThatAreMissingAreUnknownAndSaidSo) {
   EXPECT_EQ(machine.unknown_gpu_pairs(), 1);
   ASSERT_THAT(machine.skipped(), SizeIs(1));
   EXPECT_THAT(machine.skipped()[0].why, HasSubstr("1 of 6 pairs"));
-  EXPECT_EQ(machine.slowest().kind, LinkClass::kUnknown);
+  EXPECT_EQ(machine.slowest().kind, LinkKind::kUnknown);
   EXPECT_EQ(link_text(machine.fastest()), "NV2");
 }
 
@@ -193,7 +193,7 @@ TEST(NvidiaSmi, OneGpuAlone) {
   const Topology machine = read_one("\tGPU0\tCPU Affinity\tNUMA Affinity\nGPU0\t X \t0-3\t0\n");
   EXPECT_EQ(machine.gpus(), 1);
   EXPECT_EQ(machine.device(0).cpus, "0-3");
-  EXPECT_EQ(machine.fastest().kind, LinkClass::kUnknown);
+  EXPECT_EQ(machine.fastest().kind, LinkKind::kUnknown);
 }
 
 TEST(NvidiaSmi, OtherTextIsNoTopology) {

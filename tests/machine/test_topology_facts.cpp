@@ -17,7 +17,7 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::SizeIs;
 
-Link of(LinkClass kind, int lanes = 0) {
+Link of(LinkKind kind, int lanes = 0) {
   return {.kind = kind, .lanes = lanes};
 }
 
@@ -38,9 +38,9 @@ void connect(Topology& topology, const std::vector<int>& gpus, const Link& link)
 
 Topology two_quads() {
   Topology topology = machine_of(8);
-  connect(topology, {0, 1, 2, 3, 4, 5, 6, 7}, of(LinkClass::kNode));
-  connect(topology, {0, 2, 4, 6}, of(LinkClass::kPix));
-  connect(topology, {1, 3, 5, 7}, of(LinkClass::kPix));
+  connect(topology, {0, 1, 2, 3, 4, 5, 6, 7}, of(LinkKind::kNode));
+  connect(topology, {0, 2, 4, 6}, of(LinkKind::kPix));
+  connect(topology, {1, 3, 5, 7}, of(LinkKind::kPix));
   return topology;
 }
 
@@ -66,20 +66,20 @@ TEST(EpGroups, QuadsThatConsecutiveRanksTearApart) {
 TEST(EpGroups, PairsAreMatchedWhereTheFirstChoiceWouldStrandOne) {
   // A path 0 - 1 - 2 - 3 of NVLinks: taking 1 - 2 first would leave 0 and 3 without.
   Topology topology = machine_of(4);
-  connect(topology, {0, 1, 2, 3}, of(LinkClass::kSys));
-  topology.set_link(1, 2, of(LinkClass::kNvlink, 2));
-  topology.set_link(0, 3, of(LinkClass::kNvlink, 2));
+  connect(topology, {0, 1, 2, 3}, of(LinkKind::kSys));
+  topology.set_link(1, 2, of(LinkKind::kNvlink, 2));
+  topology.set_link(0, 3, of(LinkKind::kNvlink, 2));
   EXPECT_EQ(text(best_ep_groups(topology, 2)), "0+3:NV2 1+2:NV2 | ");
-  topology.set_link(0, 3, of(LinkClass::kSys));
-  topology.set_link(0, 1, of(LinkClass::kNvlink, 2));
-  topology.set_link(2, 3, of(LinkClass::kNvlink, 2));
+  topology.set_link(0, 3, of(LinkKind::kSys));
+  topology.set_link(0, 1, of(LinkKind::kNvlink, 2));
+  topology.set_link(2, 3, of(LinkKind::kNvlink, 2));
   EXPECT_EQ(text(best_ep_groups(topology, 2)), "0+1:NV2 2+3:NV2 | ");
 }
 
 TEST(EpGroups, GpusThatNoGroupHasRoomForAreLeft) {
   Topology topology = machine_of(3);
-  connect(topology, {0, 1, 2}, of(LinkClass::kSys));
-  topology.set_link(0, 2, of(LinkClass::kNvlink, 12));
+  connect(topology, {0, 1, 2}, of(LinkKind::kSys));
+  topology.set_link(0, 2, of(LinkKind::kNvlink, 12));
   EXPECT_THAT(ep_sizes(topology), ElementsAre(2, 3));
   EXPECT_EQ(text(best_ep_groups(topology, 2)), "0+2:NV12 | 1");
   EXPECT_EQ(text(best_ep_groups(topology, 3)), "0+1+2:SYS | ");
@@ -87,8 +87,8 @@ TEST(EpGroups, GpusThatNoGroupHasRoomForAreLeft) {
 
 TEST(EpGroups, UnknownLinksAreSlowerThanAnyKnown) {
   Topology topology = machine_of(4);
-  topology.set_link(0, 1, of(LinkClass::kNvlink, 2));
-  topology.set_link(2, 3, of(LinkClass::kSys));
+  topology.set_link(0, 1, of(LinkKind::kNvlink, 2));
+  topology.set_link(2, 3, of(LinkKind::kSys));
   EXPECT_EQ(text(best_ep_groups(topology, 2)), "0+1:NV2 2+3:SYS | ");
   EXPECT_EQ(text(best_ep_groups(topology, 4)), "0+1+2+3:unknown | ");
   EXPECT_FALSE(stays_fastest(machine_of(2), best_ep_groups(machine_of(2), 2).groups[0]));
@@ -98,7 +98,7 @@ TEST(EpGroups, LargeMachinesEnd) {
   Topology topology = machine_of(Topology::kMaxDevices);
   for (int a = 0; a < topology.gpus(); ++a) {
     for (int b = a + 1; b < topology.gpus(); ++b) {
-      topology.set_link(a, b, of((a * 7 + b * 13) % 5 < 3 ? LinkClass::kPix : LinkClass::kSys));
+      topology.set_link(a, b, of((a * 7 + b * 13) % 5 < 3 ? LinkKind::kPix : LinkKind::kSys));
     }
   }
   for (const int size : ep_sizes(topology)) {
@@ -113,8 +113,8 @@ TEST(Islands, DirectOrThroughEachOther) {
   EXPECT_TRUE(quads[0].equal);
 
   Topology ring = machine_of(4);
-  connect(ring, {0, 1, 2, 3}, of(LinkClass::kSys));
-  for (int i = 0; i < 4; ++i) ring.set_link(i, (i + 1) % 4, of(LinkClass::kXgmi, 1));
+  connect(ring, {0, 1, 2, 3}, of(LinkKind::kSys));
+  for (int i = 0; i < 4; ++i) ring.set_link(i, (i + 1) % 4, of(LinkKind::kXgmi, 1));
   ASSERT_THAT(islands(ring), SizeIs(1));
   EXPECT_FALSE(islands(ring)[0].direct);
   EXPECT_EQ(link_text(islands(ring)[0].slowest), "SYS");
@@ -126,10 +126,10 @@ TEST(NicPairing, RailsTiesSparesAndFarOnes) {
   // Two GPUs share a switch with two NICs; one NIC is on the socket, one across it, one is never mentioned.
   Topology topology = machine_of(2, 5);
   for (const int gpu : {0, 1}) {
-    topology.set_link(gpu, 2, of(LinkClass::kPxb));
-    topology.set_link(gpu, 3, of(LinkClass::kPxb));
-    topology.set_link(gpu, 4, of(LinkClass::kNode));
-    topology.set_link(gpu, 5, of(LinkClass::kSys));
+    topology.set_link(gpu, 2, of(LinkKind::kPxb));
+    topology.set_link(gpu, 3, of(LinkKind::kPxb));
+    topology.set_link(gpu, 4, of(LinkKind::kNode));
+    topology.set_link(gpu, 5, of(LinkKind::kSys));
   }
   const NicPairing pairing = pair_nics(topology);
   EXPECT_THAT(pairing.gpus[1].nearest, ElementsAre(2, 3));
@@ -142,7 +142,7 @@ TEST(NicPairing, RailsTiesSparesAndFarOnes) {
 
 TEST(NicPairing, OneNicForAll) {
   Topology topology = machine_of(4, 1);
-  for (int gpu = 0; gpu < 4; ++gpu) topology.set_link(gpu, 4, of(LinkClass::kSys));
+  for (int gpu = 0; gpu < 4; ++gpu) topology.set_link(gpu, 4, of(LinkKind::kSys));
   EXPECT_EQ(pair_nics(topology).most_gpus_per_nic, 4);
   EXPECT_THAT(pair_nics(topology).roles, ElementsAre(NicRole::kRail));
   EXPECT_THAT(pair_nics(machine_of(2, 1)).gpus[0].nearest, IsEmpty());
@@ -155,10 +155,32 @@ TEST(EnvironmentLines, OrderTheDevicesOnlyWhenThatHelps) {
   EXPECT_THAT(environment_lines(two_quads(), 0).lines, IsEmpty());
 }
 
+TEST(EnvironmentLines, KeepIslandsTogetherWhereTheSlowestLinkIsTheSame) {
+  // Two rings of four: no group of four is direct, but one within a ring has four of its six pairs on fast links.
+  Topology topology = machine_of(8);
+  connect(topology, {0, 1, 2, 3, 4, 5, 6, 7}, of(LinkKind::kSys));
+  for (int i = 0; i < 8; ++i) topology.set_link(i, (i + 2) % 8, of(LinkKind::kNvlink, 2));
+  EXPECT_EQ(text(best_ep_groups(topology, 4)), "0+2+4+6:SYS 1+3+5+7:SYS | ");
+  EXPECT_EQ(environment_lines(topology, 4).lines.back(), "CUDA_VISIBLE_DEVICES=0,2,4,6,1,3,5,7");
+}
+
+TEST(EnvironmentLines, SayNothingOnGroundsOfUnknownLinks) {
+  Topology topology = machine_of(4, 2);
+  topology.set_link(0, 2, of(LinkKind::kNvlink, 2));
+  topology.set_link(1, 3, of(LinkKind::kNvlink, 2));
+  topology.set_link(0, 4, of(LinkKind::kPix));
+  topology.set_link(0, 5, of(LinkKind::kSys));
+  topology.devices()[4].adapter = "mlx5_0";
+  topology.devices()[5].adapter = "mlx5_1";
+  EXPECT_THAT(environment_lines(topology, 2).lines, IsEmpty());
+  EXPECT_THAT(environment_lines(topology, 2).withheld, ElementsAre(HasSubstr("near some GPUs are not known")));
+  EXPECT_THAT(pair_nics(topology).roles, ElementsAre(NicRole::kRail, NicRole::kUnknown));
+}
+
 TEST(EnvironmentLines, ListTheAdaptersWorthUsing) {
   Topology topology = machine_of(1, 2);
-  topology.set_link(0, 1, of(LinkClass::kSys));
-  topology.set_link(0, 2, of(LinkClass::kPix));
+  topology.set_link(0, 1, of(LinkKind::kSys));
+  topology.set_link(0, 2, of(LinkKind::kPix));
   EXPECT_THAT(environment_lines(topology, 0).withheld, ElementsAre(HasSubstr("NIC1")));
   topology.devices()[1].adapter = "mlx5_0";
   topology.devices()[2].adapter = "mlx5_1";
@@ -167,7 +189,7 @@ TEST(EnvironmentLines, ListTheAdaptersWorthUsing) {
   EXPECT_THAT(environment_lines(topology, 0).lines, IsEmpty());
   topology.devices()[2].adapter = "cxi1";
   EXPECT_THAT(environment_lines(topology, 0).lines, IsEmpty());
-  topology.set_link(0, 1, of(LinkClass::kPix));
+  topology.set_link(0, 1, of(LinkKind::kPix));
   EXPECT_THAT(environment_lines(topology, 0).withheld, IsEmpty());
 }
 

@@ -92,7 +92,8 @@ TEST(RealMatrices, GluedCells) {
   EXPECT_EQ(link_text(machine.link(4, 8 + 6)), "PXB");
   EXPECT_THAT(paired_nics(machine), ElementsAre(0, 1, 2, 3, 6, 7, -1, -1));
   EXPECT_EQ(link_text(machine.link(5, 7)), "NV12");
-  EXPECT_EQ(machine.unknown_gpu_pairs(), 1);  // GPU6 and GPU7, whose rows are cut off
+  EXPECT_THAT(environment_lines(machine, 4).lines, IsEmpty());  // what GPU6 and GPU7 are near to is cut off
+  EXPECT_EQ(machine.unknown_gpu_pairs(), 1);                    // GPU6 and GPU7, whose rows are cut off
   EXPECT_EQ(machine.device(5).cpus, "32-63,96-127");
   EXPECT_EQ(machine.device(5).numa_node, 1);
 }
@@ -141,8 +142,8 @@ TEST(RealMatrices, HybridCubeMesh) {
     int nvlink = 0, sys = 0;
     for (int other = 0; other < 8; ++other) {
       if (other == gpu) continue;
-      nvlink += machine.link(gpu, other).kind == LinkClass::kNvlink;
-      sys += machine.link(gpu, other).kind == LinkClass::kSys;
+      nvlink += machine.link(gpu, other).kind == LinkKind::kNvlink;
+      sys += machine.link(gpu, other).kind == LinkKind::kSys;
     }
     EXPECT_EQ(nvlink, 4);
     EXPECT_EQ(sys, 3);
@@ -181,7 +182,7 @@ TEST(RealNcclXml, PciOnlyFilesSayNothingOfNvlink) {
   MOETAX_NEEDS_SHARED_DATA();
   const Topology aws = read_shared("nccl_xml/aws_p4d-24xl-topo.xml");
   EXPECT_EQ(aws.gpus(), 8);
-  EXPECT_EQ(aws.fastest().kind, LinkClass::kUnknown);
+  EXPECT_EQ(aws.fastest().kind, LinkKind::kUnknown);
   EXPECT_EQ(aws.skipped().size(), 1U);
   EXPECT_THAT(paired_nics(aws), ElementsAre(0, 0, 1, 1, 2, 2, 3, 3));
   EXPECT_EQ(between(aws, 0, 8), "PIX");
@@ -236,7 +237,10 @@ TEST(RealNcclXml, RingsOfFour) {
   EXPECT_EQ(between(two_hives, 0, 3), "PXB");
   EXPECT_EQ(between(two_hives, 0, 4), "PHB");
   EXPECT_EQ(pair_nics(two_hives).most_gpus_per_nic, 8);
-  EXPECT_EQ(islands_text(read_shared("nccl_xml/rccl_topo_8p_rome_n4.xml")), "0+2+3+5 1+4+6+7");
+  const Topology rome = read_shared("nccl_xml/rccl_topo_8p_rome_n4.xml");
+  EXPECT_EQ(islands_text(rome), "0+2+3+5 1+4+6+7");
+  EXPECT_EQ(groups_text(rome, 4), "0+2+3+5:SYS 1+4+6+7:SYS");
+  EXPECT_THAT(environment_lines(rome, 4).lines, ElementsAre("HIP_VISIBLE_DEVICES=0,2,3,5,1,4,6,7"));
 }
 
 TEST(RealNcclXml, SpeedOffByAThousand) {

@@ -91,7 +91,7 @@ struct NcclPath {
   std::string host = {};
   std::string from = {};  // "4e000"
   std::string to = {};
-  LinkClass kind = LinkClass::kUnknown;
+  LinkKind kind = LinkKind::kUnknown;
   double gbs = 0;  // as NCCL counts on it
   std::int64_t line = 0;
 };

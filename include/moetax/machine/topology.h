@@ -1,7 +1,7 @@
 // The devices of one machine and how each pair of them is linked, as system tools print it.
 //
 // A topology holds what its source said and nothing else: a pair the source does not name, or names in a way that
-// cannot be read, has LinkClass::kUnknown. What is derived from it (islands, expert-parallel groups, network adapters)
+// cannot be read, has LinkKind::kUnknown. What is derived from it (islands, expert-parallel groups, network adapters)
 // is in topology_facts.h.
 #pragma once
 
@@ -16,7 +16,7 @@
 namespace moetax {
 
 // What two devices' traffic crosses, fast to slow. The PCIe classes are those of `nvidia-smi topo -m`.
-enum class LinkClass : std::uint8_t {
+enum class LinkKind : std::uint8_t {
   kNvlink,   // NVLinks between the two, or to a switch that all share
   kXgmi,     // AMD's links between GPUs
   kPix,      // one PCIe bridge at most
@@ -28,7 +28,7 @@ enum class LinkClass : std::uint8_t {
 };
 
 struct Link {
-  LinkClass kind = LinkClass::kUnknown;
+  LinkKind kind = LinkKind::kUnknown;
   int lanes = 0;                 // NVLinks or XGMI links side by side; 0 where unknown
   int hops = 0;                  // XGMI links one after another; 0 where unknown
   double gbs = 0;                // nominal GB/s in one direction; 0 where unknown
@@ -41,8 +41,8 @@ struct Link {
 
 // True when `a` is of a slower class than `b`, or of the same with more hops or fewer lanes.
 bool slower(const Link& a, const Link& b);
-std::string_view link_class_name(LinkClass kind);  // "NVLink", "XGMI", "PIX", ..., "unknown"
-std::string link_text(const Link& link);           // "NV18", "XGMI", "XGMI x4", "XGMI 2 hops", "PIX", "unknown"
+std::string_view link_kind_name(LinkKind kind);  // "NVLink", "XGMI", "PIX", ..., "unknown"
+std::string link_text(const Link& link);         // "NV18", "XGMI", "XGMI x4", "XGMI 2 hops", "PIX", "unknown"
 
 enum class DeviceKind : std::uint8_t { kGpu, kNic };
 

@@ -40,8 +40,9 @@ struct EpGrouping {
 // The group sizes worth asking about, ascending: powers of two and divisors of gpus(), from 2, and gpus() itself.
 std::vector<int> ep_sizes(const Topology& topology);
 // As many groups as possible whose links are all of the fastest sort, then of the next, and so on, from what is left;
-// so a group behind others in the list is at best as fast. The search is exhaustive for machines of usual size and
-// stops after a fixed number of steps otherwise; the same topology always gives the same groups. 2 <= size <= gpus().
+// so a group behind others in the list is at best as fast. Of groups as good, those within an island. The search is
+// exhaustive for machines of usual size and stops after a fixed number of steps otherwise; the same topology always
+// gives the same groups. 2 <= size <= gpus().
 EpGrouping best_ep_groups(const Topology& topology, int size);
 // GPUs in order, `size` at a time: what a launcher makes of consecutive ranks.
 EpGrouping consecutive_ep_groups(const Topology& topology, int size);
@@ -54,7 +55,7 @@ enum class NicRole : std::uint8_t {
   kRail,     // among the nearest of some GPU
   kSpare,    // every GPU has a nearer one
   kFar,      // a spare that is across a socket from every GPU: for management or storage, or of GPUs not listed
-  kUnknown,  // no link to any GPU is known
+  kUnknown,  // nobody's nearest so far as is known, but not all of its links to GPUs are
 };
 
 struct GpuNics {
@@ -76,7 +77,8 @@ struct EnvironmentLines {
   std::vector<std::string> withheld;  // what would be useful but cannot be said, and why
 };
 // The device order that makes consecutive ranks the groups of best_ep_groups(topology, ep_size), when that is better
-// than the order there is, and the adapters worth using, when some are not. ep_size < 2: adapters only.
+// than the order there is (a faster slowest link, or as fast a one and more pairs on the fastest class), and the
+// adapters worth using, when some are not. Nothing follows from links that are unknown. ep_size < 2: adapters only.
 EnvironmentLines environment_lines(const Topology& topology, int ep_size);
 
 }  // namespace moetax

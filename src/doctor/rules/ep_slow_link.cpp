@@ -15,7 +15,7 @@ void check(const Facts& facts, const Rule& rule, Findings& out) {
     if (*span > topology.gpus()) continue;
     const Link is = slowest_link(consecutive_ep_groups(topology, *span));
     const Link fastest = topology.fastest();
-    if (is.kind == LinkClass::kUnknown || is.kind == fastest.kind) continue;
+    if (is.kind == LinkKind::kUnknown || is.kind == fastest.kind) continue;
     const Link best = slowest_link(best_ep_groups(topology, *span));
     int fits = 1;
     for (const int size : ep_sizes(topology)) {

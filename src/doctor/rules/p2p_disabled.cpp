@@ -10,7 +10,7 @@ void check(const Facts& facts, const Rule& rule, Findings& out) {
   if (!facts.job.settings.on(kDisable)) return;
   for (const TopologyFacts& entry : facts.all_topologies()) {
     const Link fastest = entry.topology.fastest();
-    if (fastest.kind != LinkClass::kNvlink && fastest.kind != LinkClass::kXgmi) continue;
+    if (fastest.kind != LinkKind::kNvlink && fastest.kind != LinkKind::kXgmi) continue;
     Finding& f = out.add(rule, fmt::format("{} between GPUs is not used", link_text(fastest)));
     f.cause = "NCCL_P2P_DISABLE=1 sends what NVLink or XGMI would carry through the host's memory.";
     f.evidence = {facts.job.settings.where(kDisable), {entry.file, entry.topology.line(), link_text(fastest)}};

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "moetax/trace/kineto.h"
+#include "moetax/trace/nsight.h"
 
 namespace moetax::cli {
 namespace {
@@ -46,7 +47,7 @@ std::vector<Read> read_all(const std::vector<std::string>& files, FunctionRef<vo
   std::mutex mutex;
   const auto work = [&] {
     for (std::size_t i = next++; i < files.size(); i = next++) {
-      read[i].emplace(read_kineto(files[i]));
+      read[i].emplace(is_sqlite(files[i]) ? read_nsight(files[i]) : read_kineto(files[i]));
       const std::lock_guard lock(mutex);
       progress(fmt::format("moetax: {} of {} files read", std::min(next.load(), files.size()), files.size()));
     }
@@ -73,7 +74,8 @@ BillSource source_of(const GpuTrace& trace) {
 
 // Ranks of one job agree on these.
 std::string job_of(const GpuTrace& trace) {
-  return fmt::format("{} ranks on {}", trace.world_size, trace.devices.empty() ? "?" : trace.devices.front());
+  const std::string size = trace.world_size < 0 ? "ranks of unknown number" : fmt::format("{} ranks", trace.world_size);
+  return fmt::format("{} on {}", size, trace.devices.empty() ? "unknown devices" : trace.devices.front());
 }
 
 bool same_events(const GpuTrace& a, const GpuTrace& b) {

@@ -20,7 +20,7 @@ namespace {
 struct AnalyzeOptions {
   std::vector<std::string> paths;
   std::vector<Rank> ranks;
-  std::string json, rules;
+  std::string json, trace, rules;
   bool redact = false;
 };
 
@@ -29,10 +29,12 @@ Result<std::optional<AnalyzeOptions>> parse(int argc, char** argv) {
   CLI::App app("The bill of a job from traces of its ranks: exposed and hidden communication, waiting and transfer.",
                "moetax analyze");
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
-  app.add_option("paths", options.paths, "PyTorch profiler traces (JSON, gzip, zstd), or folders of them")
+  app.add_option("paths", options.paths,
+                 "PyTorch profiler traces (JSON, gzip, zstd), SQLite exports of Nsight Systems, or folders of them")
       ->required()
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   app.add_option("--json", options.json, "write the bill as JSON (- for standard output, instead of the text)");
+  app.add_option("--trace", options.trace, "write the kernels of all ranks on one clock, for ui.perfetto.dev");
   app.add_option("--rules", options.rules, "more rules on names of kernels, tried before those built in");
   app.add_option("--rank", options.ranks, "only these ranks")
       ->delimiter(',')
@@ -71,6 +73,7 @@ void redact(Bill& bill) {
 
 Result<int> run(const AnalyzeOptions& options) {
   MOETAX_TRY(check_writable(options.json));
+  MOETAX_TRY(check_writable(options.trace));
   KernelRules rules;
   if (!options.rules.empty()) {
     MOETAX_ASSIGN(const std::string text, read_text_file(options.rules, std::size_t{1} << 20));
@@ -83,12 +86,14 @@ Result<int> run(const AnalyzeOptions& options) {
   auto inputs = read_inputs(options.paths, options.ranks, say);
   say("");
   if (!inputs) return Unexpected(std::move(inputs.error()));
-  Bill bill = bill_of_traces(inputs->traces, analyze(inputs->traces, rules));
+  const Analysis analysis = analyze(inputs->traces, rules);
+  Bill bill = bill_of_traces(inputs->traces, analysis);
   bill.tool_version = MOETAX_VERSION_STRING;
   bill.sources = std::move(inputs->sources);
   if (options.redact) redact(bill);
   if (options.json != "-") MOETAX_TRY(write_text("-", to_text(bill)));
   if (!options.json.empty()) MOETAX_TRY(write_text(options.json, to_json(bill)));
+  if (!options.trace.empty()) MOETAX_TRY(write_text(options.trace, to_chrome_trace(inputs->traces, analysis, rules)));
   return 0;
 }
 

@@ -5,6 +5,7 @@
 
 #include "moetax/analyze/analysis.h"
 #include "moetax/trace/kineto.h"
+#include "moetax/trace/nsight.h"
 #include "shared_data.h"
 
 namespace moetax {
@@ -127,6 +128,44 @@ TEST(AnalyzeFiles, NothingIsHidden) {
   EXPECT_EQ(analysis.comm.at(0).kernels, 2020);
   expect_close(us(analysis.comm[0].ns), 357'000);
   EXPECT_EQ(analysis.devices[0].hidden_ns, 0);
+}
+
+Analysis of_nsight(const char* file) {
+  std::vector<GpuTrace> traces;
+  auto trace = read_nsight(shared_data() + "/nsys/" + file);
+  if (trace) traces.push_back(std::move(trace).value());
+  return analyze(traces, KernelRules());
+}
+
+double all_to_all_us(const Analysis& analysis, std::size_t device) {
+  const CommTotals& comm = analysis.comm.at(0);
+  return us(device == comm.longest_device ? comm.longest_ns : comm.ns - comm.longest_ns);
+}
+
+// Two devices whose straggler changed between two runs, while the transfer did not.
+TEST(AnalyzeFiles, NsightPairWhoseStragglerFlipped) {
+  MOETAX_NEEDS_SHARED_DATA();
+  const Analysis before = of_nsight("nsysai_mfu_2gpu_before.sqlite"), after = of_nsight("nsysai_mfu_2gpu_after.sqlite");
+  ASSERT_EQ(before.devices.size(), 2u);
+  ASSERT_EQ(after.devices.size(), 2u);
+  EXPECT_EQ(before.comm.at(0).calls, 33);
+  expect_close(all_to_all_us(before, 0), 17'170);
+  expect_close(all_to_all_us(before, 1), 8'230);
+  expect_close(us(before.comm[0].shortest_ns), 5'780);
+  EXPECT_EQ(before.devices[0].hidden_ns, 0);
+  expect_close(all_to_all_us(after, 0), 9'990);
+  expect_close(all_to_all_us(after, 1), 23'750);
+  expect_close(us(after.comm[0].shortest_ns), 5'480);
+  EXPECT_EQ(before.comm[0].longest_device, 0u);
+  EXPECT_EQ(after.comm[0].longest_device, 1u);
+}
+
+TEST(AnalyzeFiles, NsightOfOtherVersions) {
+  MOETAX_NEEDS_SHARED_DATA();
+  const Analysis old = of_nsight("pipit_saxpy-mpi-cuda_perlmutter0.sqlite");
+  ASSERT_EQ(old.devices.size(), 1u);
+  EXPECT_EQ(old.devices[0].kernels, 5);
+  EXPECT_EQ(of_nsight("nsysai_healthy_1pct.sqlite").devices.at(0).kernels, 400);
 }
 
 TEST(AnalyzeFiles, NoCommunicationOrNoDevice) {

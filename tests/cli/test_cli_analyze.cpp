@@ -103,6 +103,26 @@ TEST(Analyze, AUsersRules) {
   EXPECT_THAT(bad.err, HasSubstr("bad.txt:1:"));
 }
 
+// Rank 1's clock is 1000 us ahead; on the timeline the exchanges end together.
+TEST(Analyze, OneTimelineOfAllRanks) {
+  std::string ahead = trace(1);
+  for (const auto& [from, to] : {std::pair("\"ts\":0,", "\"ts\":1000,"), std::pair("\"ts\":400,", "\"ts\":1400,")}) {
+    ahead.replace(ahead.find(from), std::string(from).size(), to);
+  }
+  const std::string folder = folder_of("clocks", {{"a.json", trace(0)}, {"b.json", ahead}});
+  const std::string out = temporary_path("merged.json");
+  ASSERT_EQ(run_command({"analyze", folder, "--trace", out}).exit_code, 0);
+  std::ifstream file(out);
+  const json merged = json::parse(file, nullptr, false);
+  ASSERT_FALSE(merged.is_discarded());
+  std::vector<double> ends;
+  for (const json& event : merged["traceEvents"]) {
+    if (event.value("cat", "") == "communication")
+      ends.push_back(event["ts"].get<double>() + event["dur"].get<double>());
+  }
+  EXPECT_THAT(ends, ::testing::ElementsAre(500, 500));
+}
+
 TEST(Analyze, NoDeviceIsNoCrash) {
   const std::string file = write_file(
       "host.json", R"({"traceEvents":[{"ph":"X","cat":"cpu_op","name":"o","pid":1,"tid":1,"ts":1,"dur":2}]})");

@@ -249,6 +249,9 @@ std::string to_json(
 // A Chrome/Perfetto trace of the kept spans: one process per rank, aligned clocks.
 std::string to_chrome_trace(const std::vector<RankLedger>& ledgers);
 
+// The same of traces: kernels and copies of all devices, by stream, on the first one's clock.
+std::string to_chrome_trace(const std::vector<GpuTrace>& traces, const Analysis& analysis, const KernelRules& rules);
+
 // Writes text to a file, or to standard output when path is "-". Errors name the path and why: kUsage when it cannot be
 // opened, kUnavailable when the text cannot be written.
 Result<void> write_text(const std::string& path, const std::string& text);

@@ -112,9 +112,15 @@ class Intake {
         return measured(input);
       case InputKind::kTopology:
         return topology(input);
+      case InputKind::kNcclLog:
+        return nccl_log(input);
+      case InputKind::kBandwidth:
+        return bandwidth(input);
+      case InputKind::kRanks:
+        read_ranks(input.text, input.name, pool_.log);
+        return log(input, kind);
       default:
-        read_log(input.text, input.name, pool_.log);
-        return checked(input, kind);
+        return log(input, kind);
     }
   }
 
@@ -154,6 +160,29 @@ class Intake {
     if (!read) return failed(input, read.error());
     checked(input, InputKind::kMachineCosts);
     pool_.measured = std::move(*read);
+  }
+
+  void log(const Input& input, InputKind kind) {
+    read_log(input.text, input.name, pool_.log);
+    checked(input, kind);
+  }
+
+  void nccl_log(const Input& input) {
+    log(input, InputKind::kNcclLog);
+    auto read = parse_nccl_log(input.text, input.name);
+    if (!read) return;  // the words are there, its connections are not; what else a log says was read
+    out_.understood.push_back(describe(*read));
+    if (read->broken > 0) skip(input, fmt::format("{} lines about connections cannot be read", read->broken));
+    pool_.nccl_logs.push_back({input.name, std::move(*read)});
+  }
+
+  // Tables often stand in a log.
+  void bandwidth(const Input& input) {
+    auto read = parse_nccl_tests(input.text, input.name);
+    if (!read) return failed(input, read.error());
+    for (NcclTestsTable& table : *read) pool_.bandwidths.push_back({input.name, std::move(table)});
+    if (looks_like_nccl_log(input.text)) return nccl_log(input);
+    checked(input, InputKind::kBandwidth);
   }
 
   void topology(const Input& input) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <span>
 #include <string>
@@ -13,6 +14,8 @@
 #include "doctor/settings.h"
 #include "moetax/base/result.h"
 #include "moetax/doctor/finding.h"
+#include "moetax/machine/nccl_log.h"
+#include "moetax/machine/nccl_tests.h"
 #include "moetax/machine/topology.h"
 #include "moetax/route/load_file.h"
 
@@ -69,6 +72,16 @@ struct TopologyFacts {
   Topology topology;
 };
 
+struct NcclLogFacts {
+  std::string file;
+  NcclLog log;
+};
+
+struct BandwidthFacts {
+  std::string file;
+  NcclTestsTable table;
+};
+
 struct GpuFacts {
   std::string name;
   double memory_gib = 0;   // 0: there are several
@@ -96,6 +109,8 @@ struct Facts {
   const std::vector<LoadFacts>* loads = nullptr;
   const std::vector<BillFacts>* bills = nullptr;
   const std::vector<TopologyFacts>* topologies = nullptr;
+  const std::vector<NcclLogFacts>* nccl_logs = nullptr;
+  const std::vector<BandwidthFacts>* bandwidths = nullptr;
   const MeasuredFacts* measured = nullptr;
   Maybe<GpuFacts> gpu;
 
@@ -104,10 +119,19 @@ struct Facts {
   std::span<const TopologyFacts> all_topologies() const {
     return topologies ? std::span(*topologies) : std::span<const TopologyFacts>();
   }
+  std::span<const NcclLogFacts> all_nccl_logs() const {
+    return nccl_logs ? std::span(*nccl_logs) : std::span<const NcclLogFacts>();
+  }
+  std::span<const BandwidthFacts> all_bandwidths() const {
+    return bandwidths ? std::span(*bandwidths) : std::span<const BandwidthFacts>();
+  }
   // GB/s that one rank can send to other nodes: measured, or its share of the adapters a topology lists. 0: unknown.
   double node_gbs() const;
   std::span<const BillFacts> all_bills() const { return bills ? std::span(*bills) : std::span<const BillFacts>(); }
 };
+
+// Unknown sizes count as 1; at most a thousand million.
+int product(std::initializer_list<Maybe<int>> sizes);
 
 // What the sizes of a job follow from its settings.
 void derive_job(JobFacts& job);
@@ -129,5 +153,6 @@ Result<BillFacts> read_bill(std::string_view text, const std::string& file);
 std::string describe(const JobFacts& job);
 std::string describe(const ModelFacts& model);
 std::string describe(const Topology& topology);
+std::string describe(const NcclLog& log);
 
 }  // namespace moetax::doctor

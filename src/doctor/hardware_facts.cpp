@@ -62,4 +62,16 @@ std::string describe(const Topology& topology) {
   return text;
 }
 
+std::string describe(const NcclLog& log) {
+  std::int64_t p2p = 0, shm = 0, net = 0;
+  for (const NcclEdge& edge : log.edges) {
+    p2p += edge.transport == NcclTransport::kP2p ? 1 : 0;
+    shm += edge.transport == NcclTransport::kShm ? 1 : 0;
+    net += edge.transport == NcclTransport::kNet ? 1 : 0;
+  }
+  return fmt::format("{}{}: {} communicators; connections: {} direct, {} through host memory, {} over the network",
+                     log.rccl ? "RCCL" : "NCCL", log.version.empty() ? "" : " " + log.version, log.communicators.size(),
+                     p2p, shm, net);
+}
+
 }  // namespace moetax::doctor

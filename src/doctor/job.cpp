@@ -26,10 +26,10 @@ constexpr std::array kEngines = {
     Engine{"llama.cpp", "llama-", Phase::kInference},
     Engine{"torchtitan", "torchtitan", Phase::kTraining},
     Engine{"automodel", "automodel", Phase::kTraining},
-    Engine{"deepspeed", "deepspeed", Phase::kTraining},
-    Engine{"accelerate", "accelerate", Phase::kTraining},
     Engine{"axolotl", "axolotl", Phase::kTraining},
     Engine{"llamafactory", "llamafactory", Phase::kTraining},
+    Engine{"deepspeed", "deepspeed", Phase::kTraining},
+    Engine{"accelerate", "accelerate", Phase::kTraining},
 };
 
 // Settings that only one engine has.
@@ -89,7 +89,7 @@ void read_phase(JobFacts& job) {
 Maybe<int> size_of(const Settings& settings, Settings::Names names) {
   const Setting* setting = settings.find(names);
   const auto value = settings.whole(names);
-  if (!setting || !value || *value < 1 || *value > 10'000'000) return std::nullopt;
+  if (!setting || !value || *value < 1 || *value > 20'000) return std::nullopt;
   return Known<int>{static_cast<int>(*value), setting->at};
 }
 
@@ -137,7 +137,7 @@ void fill_gaps(JobFacts& job) {
       }
     }
     if (!job.world && (job.tp || job.dp)) {
-      const int size = (job.tp ? job.tp->value : 1) * (job.dp ? job.dp->value : 1) * (job.pp ? job.pp->value : 1);
+      const int size = product({job.tp, job.dp, job.pp});
       job.world = derived(size, job.tp ? job.tp->at : job.dp->at);
     }
   }
@@ -214,6 +214,13 @@ void derive_job(JobFacts& job) {
   read_sizes(job);
   fill_gaps(job);
   read_dispatcher(job);
+}
+
+int product(std::initializer_list<Maybe<int>> sizes) {
+  constexpr long long kMost = 1'000'000'000;
+  long long all = 1;
+  for (const Maybe<int>& size : sizes) all = std::min(kMost, all * (size ? size->value : 1));
+  return static_cast<int>(all);
 }
 
 std::string describe(const JobFacts& job) {

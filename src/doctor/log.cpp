@@ -4,6 +4,7 @@
 #include <array>
 #include <cctype>
 #include <cmath>
+#include <limits>
 
 #include "doctor/readers.h"
 #include "doctor/settings.h"
@@ -29,13 +30,14 @@ std::optional<double> number_after(std::string_view line, std::string_view name)
     digits += c;
   }
   while (!digits.empty() && digits.back() == '.') digits.pop_back();
-  return parse_number<double>(digits);
+  const auto value = parse_number<double>(digits);
+  return value && std::abs(*value) < 1e15 ? value : std::nullopt;
 }
 
 template <class T>
 std::optional<T> whole_after(std::string_view line, std::string_view name) {
   const auto number = number_after(line, name);
-  if (!number || std::abs(*number) > 1e15) return std::nullopt;
+  if (!number || std::abs(*number) >= static_cast<double>(std::numeric_limits<T>::max())) return std::nullopt;
   return static_cast<T>(*number);
 }
 
@@ -191,6 +193,12 @@ void read_cap(std::string_view line, LogEvent& event) {
   event.limit = whole_after<long long>(line, "num_max_dispatch_tokens_per_rank=");
 }
 
+// "26 ranks have launched up to operation 6650"
+void read_operations(std::string_view line, LogEvent& event) {
+  event.seq = whole_after<long long>(line, "up to operation");
+  if (const auto count = number_after(line, "")) event.numbers = {*count};
+}
+
 void read_rank_only(std::string_view line, LogEvent& event) {
   event.rank = rank_of(line);
 }
@@ -244,6 +252,7 @@ constexpr Anchor kAnchors[] = {
     {LogKind::kExited, "process exited", read_rank_only},
     {LogKind::kMemoryUse, "GiB /", read_memory},
     {LogKind::kFirstStep, "first optimizer step", read_nothing},
+    {LogKind::kOperationCount, "ranks have launched up to operation", read_operations},
     {LogKind::kGpuName, "NVIDIA H", read_nothing},
     {LogKind::kGpuName, "NVIDIA A100", read_nothing},
     {LogKind::kGpuName, "NVIDIA B", read_nothing},

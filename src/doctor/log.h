@@ -36,6 +36,8 @@ enum class LogKind : std::uint8_t {
   kMemoryUse,         // of a GPU: used and total GiB
   kFirstStep,         // at the first optimizer step
   kGpuName,           // a GPU is named
+  kMissingRank,       // RAS: a rank does not answer: rank
+  kOperationCount,    // RAS: so many ranks are at an operation: numbers, seq
 };
 
 struct LogEvent {
@@ -63,5 +65,7 @@ struct LogFacts {
 
 // Adds what `text` says.
 void read_log(std::string_view text, const std::string& file, LogFacts& out);
+// The JSON of NCCL's RAS: which ranks do not answer.
+void read_ranks(std::string_view text, const std::string& file, LogFacts& out);
 
 }  // namespace moetax::doctor

@@ -10,6 +10,8 @@ namespace moetax::doctor {
 namespace {
 
 constexpr std::array kRules = {
+    &kAlltoallBandwidth,
+    &kAlltoallBelowAllreduce,
     &kAttentionMoeGroups,
     &kAuxLossInert,
     &kBandwidthDropNodes,
@@ -69,6 +71,7 @@ constexpr std::array kRules = {
     &kPipelineWorldExchange,
     &kRankImbalance,
     &kRankLeft,
+    &kRanksMissing,
     &kRecomputeExchange,
     &kRecomputeRerouted,
     &kReplicatedEp,
@@ -77,8 +80,10 @@ constexpr std::array kRules = {
     &kRouterLowPrecision,
     &kSamplerEpKind,
     &kSharedMemorySmall,
+    &kShmBetweenGpus,
     &kSilentGap,
     &kSizesDoNotFit,
+    &kSocketTransport,
     &kSpareAdapters,
     &kSplitsNotTransposed,
     &kStraggler,

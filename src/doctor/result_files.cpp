@@ -99,6 +99,11 @@ std::optional<double> maybe_number(const json& object, const char* key) {
   if (it == object.end() || !it->is_number()) return std::nullopt;
   return it->get<double>();
 }
+// Ranks and the like; nonsense is -1.
+int small_or(const json& object, const char* key, int fallback) {
+  const double value = number_or(object, key, fallback);
+  return value >= -1 && value < 10'000'000 ? static_cast<int>(value) : -1;
+}
 std::string text_or_empty(const json& object, const char* key) {
   const auto it = object.find(key);
   return it != object.end() && it->is_string() ? it->get<std::string>() : "";
@@ -114,8 +119,8 @@ void take_waits(const json& ranks, BillFacts& bill) {
     if (!rank.is_object() || !rank.contains("waited_for") || !rank["waited_for"].is_array()) continue;
     for (const json& wait : rank["waited_for"]) {
       if (!wait.is_object()) continue;
-      bill.waits.push_back({static_cast<int>(number_or(rank, "rank", 0)), static_cast<int>(number_or(wait, "rank", -1)),
-                            number_or(wait, "us", 0), text_or_empty(wait, "cause"), text_or_empty(wait, "cause_text")});
+      bill.waits.push_back({small_or(rank, "rank", 0), small_or(wait, "rank", -1), number_or(wait, "us", 0),
+                            text_or_empty(wait, "cause"), text_or_empty(wait, "cause_text")});
     }
   }
 }
@@ -163,6 +168,27 @@ Result<BillFacts> read_bill(std::string_view text, const std::string& file) {
   if (parsed.contains("ranks") && parsed["ranks"].is_array()) take_waits(parsed["ranks"], bill);
   if (parsed.contains("findings") && parsed["findings"].is_array()) take_findings(parsed["findings"], bill);
   return bill;
+}
+
+void read_ranks(std::string_view text, const std::string& file, LogFacts& out) {
+  const json parsed = parse(text);
+  if (!parsed.is_object() || !parsed.contains("communicators") || !parsed["communicators"].is_array()) return;
+  constexpr std::size_t kMaxMissing = 1024;
+  for (const json& communicator : parsed["communicators"]) {
+    if (!communicator.is_object() || !communicator.contains("missing_ranks")) continue;
+    const json& missing = communicator["missing_ranks"];
+    if (!missing.is_array()) continue;
+    for (const json& rank : missing) {
+      if (!rank.is_object() || out.events.size() >= kMaxMissing) continue;
+      LogEvent event;
+      event.kind = LogKind::kMissingRank;
+      event.rank = small_or(rank, "rank", -1);
+      event.at = {file, 0,
+                  fmt::format("communicator {}: rank {} of {:.0f} is missing", text_or_empty(communicator, "hash"),
+                              *event.rank, number_or(communicator, "size", 0))};
+      out.events.push_back(std::move(event));
+    }
+  }
 }
 
 }  // namespace moetax::doctor

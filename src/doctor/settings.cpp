@@ -100,7 +100,9 @@ std::optional<std::string> Settings::word(Names names) const {
 
 std::optional<long long> Settings::whole(Names names) const {
   const auto value = word(names);
-  return value ? parse_number<long long>(first_word(*value)) : std::nullopt;
+  constexpr long long kMost = 1'000'000'000'000'000;  // sums and small products of two stay in range
+  const auto number = value ? parse_number<long long>(first_word(*value)) : std::nullopt;
+  return number && *number <= kMost && *number >= -kMost ? number : std::nullopt;
 }
 
 std::optional<double> Settings::number(Names names) const {

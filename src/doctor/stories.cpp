@@ -96,6 +96,8 @@ class Teller {
     facts.loads = &pool_.loads;
     facts.bills = &pool_.bills;
     facts.topologies = &pool_.topologies;
+    facts.nccl_logs = &pool_.nccl_logs;
+    facts.bandwidths = &pool_.bandwidths;
     if (pool_.measured) facts.measured = &*pool_.measured;
   }
 

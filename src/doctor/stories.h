@@ -31,6 +31,8 @@ struct Pool {
   std::vector<LoadFacts> loads;
   std::vector<BillFacts> bills;
   std::vector<TopologyFacts> topologies;
+  std::vector<NcclLogFacts> nccl_logs;
+  std::vector<BandwidthFacts> bandwidths;
   std::optional<MeasuredFacts> measured;
   // Filled by tell_stories().
   std::vector<std::string> understood;

@@ -119,5 +119,91 @@ TEST(DoctorCases, GroupsOnTheMachine) {
                   {{"env", "DISABLE=1", "DISABLE=0"}}});
 }
 
+// ---- logs and tables of NCCL ----------------------------------------------------------------------------------------
+
+TEST(DoctorCases, ConnectionsOfNccl) {
+  const std::string head = "node1:10:11 [0] NCCL INFO Bootstrap : Using eth0:10.0.0.1<0>\n";
+  expect_verdict(
+      {"sockets between nodes",
+       {{"nccl.log", head + "node1:10:11 [0] NCCL INFO Channel 00/0 : 7[7] -> 8[0] [send] via NET/Socket/0\n"}},
+       "socket-transport",
+       {"1 of 1 connections", "7 -> 8 via NET/Socket/0"},
+       {{"nccl.log", "NET/Socket/0", "NET/IB/0/GDRDMA"}}});
+  expect_verdict(
+      {"a pair that goes through the host's memory",
+       {{"nccl.log", head + "node1:10:11 [0] NCCL INFO Channel 00 : 2[3d000] -> 3[3e000] via P2P/IPC\n"
+                            "node1:10:11 [0] NCCL INFO Channel 00 : 3[3e000] -> 4[b1000] via SHM/direct/direct\n"}},
+       "shm-between-gpus",
+       {"ranks 3 and 4"},
+       {{"nccl.log", "SHM/direct/direct", "P2P/IPC"}}});
+}
+
+// A table of sixteen ranks, eight on each of two hosts, with one row.
+std::string table_of(const char* program, const std::string& busbw) {
+  std::string text = std::string("# ") + program +
+                     "\n# nThread 1 nGpus 1 minBytes 1073741824 maxBytes 1073741824\n#\n# Using devices\n";
+  for (int rank = 0; rank < 16; ++rank) {
+    text += "#  Rank " + std::to_string(rank) + " Group  0 Pid  1" + std::to_string(rank) + " on node" +
+            std::to_string(rank / 8) + " device  " + std::to_string(rank % 8) + " [0x1b] NVIDIA A100-SXM4-80GB\n";
+  }
+  return text +
+         "#\n#                                                              out-of-place                       "
+         "in-place\n"
+         "#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   "
+         "busbw #wrong\n"
+         "#        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  "
+         "(GB/s)\n"
+         "  1073741824      16777216     float    none      -1    50000   21.15   " +
+         busbw + "      0    50000   21.15   " + busbw + "    N/A\n";
+}
+
+TEST(DoctorCases, TablesOfBandwidth) {
+  expect_verdict({"what a reading of busbw means",
+                  {{"run.log", table_of("alltoall_perf", "19.83")}},
+                  "alltoall-bandwidth",
+                  {"busbw 19.8 GB/s means 10.6 GB/s over each GPU's adapter", "1.875 x"},
+                  {{"run.log", "alltoall_perf", "broadcast_perf"}}});
+  std::string topology = "<system version=\"1\"><cpu numaid=\"0\">";
+  for (int gpu = 0; gpu < 8; ++gpu) {
+    topology += "<pci busid=\"0000:0" + std::to_string(gpu) + ":00.0\" class=\"0x060400\"><pci busid=\"0000:1" +
+                std::to_string(gpu) + ":00.0\" class=\"0x030200\"><gpu dev=\"" + std::to_string(gpu) +
+                "\" sm=\"80\" rank=\"" + std::to_string(gpu) + "\"/></pci>";
+    if (gpu % 2 == 0) {
+      topology += "<pci busid=\"0000:2" + std::to_string(gpu) + ":00.0\" class=\"0x020700\"><nic><net name=\"mlx5_" +
+                  std::to_string(gpu / 2) + "\" dev=\"" + std::to_string(gpu / 2) + "\" speed=\"200000\"/></nic></pci>";
+    }
+    topology += "</pci>";
+  }
+  topology += "</cpu></system>";
+  expect_verdict({"the roof of four adapters for eight GPUs",
+                  {{"alltoall.log", table_of("alltoall_perf", "19.83")}, {"topo.xml", topology}},
+                  "alltoall-bandwidth",
+                  {"19.8 of 23.4 GB/s, 85 % of its roof"},
+                  {}});
+  expect_verdict(
+      {"all-reduce is at its roof, all-to-all is not",
+       {{"alltoall.log", table_of("alltoall_perf", "20.10")}, {"allreduce.log", table_of("all_reduce_perf", "350.00")}},
+       "alltoall-below-allreduce",
+       {"20.1 GB/s where all-reduce shows that 82 are there", "NCCL_IB_ADAPTIVE_ROUTING=1"},
+       {{"alltoall.log", "20.10", "70.10"}}});
+}
+
+TEST(DoctorCases, RanksThatDoNotAnswer) {
+  expect_verdict(
+      {"a rank that RAS misses",
+       {{"ras.json", R"({"communicators": [{"hash": "0xa", "size": 2, "ranks": [{"rank": 0, "collective_counts": {}}],
+                     "missing_ranks": [{"rank": 1}]}]})"}},
+       "ranks-missing",
+       {"rank 1 does not answer", "rank 1 of 2"},
+       {{"ras.json", "{\"rank\": 1}", ""}}});
+  expect_verdict({"ranks that are behind",
+                  {{"ras.txt",
+                    "RAS client status\n  26 ranks have launched up to operation 6650\n  6 ranks have launched up to "
+                    "operation 6649\n"}},
+                  "ranks-missing",
+                  {"some ranks are at operation 6649, others at 6650"},
+                  {{"ras.txt", "6649", "6650"}}});
+}
+
 }  // namespace
 }  // namespace moetax::doctor

@@ -90,5 +90,50 @@ TEST(DoctorHealthy, LogsOfRunsThatWork) {
                    "ready\n"}});
 }
 
+TEST(DoctorHealthy, MoreJobs) {
+  expect_healthy(
+      "axolotl, ZeRO-3, which sets leaf modules itself",
+      {{"run.sh", "axolotl train cfg.yaml\naccelerate launch -m axolotl.cli.train cfg.yaml\n"},
+       {"cfg.yaml",
+        "base_model: mistralai/Mixtral-8x7B-v0.1\ndeepspeed: ds_zero3.json\nbf16: true\nsequence_len: 4096\n"}});
+  expect_healthy(
+      "Megatron with overlap as its recipes have it",
+      {{"run.sh",
+        "export CUDA_DEVICE_MAX_CONNECTIONS=32\ntorchrun --nnodes 8 --nproc_per_node 8 pretrain.py "
+        "--tensor-model-parallel-size 1 --pipeline-model-parallel-size 8 --expert-model-parallel-size 8 "
+        "--expert-tensor-parallel-size 1 --overlap-moe-expert-parallel-comm --recompute-granularity selective "
+        "--moe-router-dtype fp32 --num-experts 256 --moe-router-topk 8 --hidden-size 7168 --num-layers 61 "
+        "--moe-ffn-hidden-size 2048 --clip-grad 1.0 --bf16\n"}});
+  expect_healthy("verl with replay of the routing",
+                 {{"run.sh",
+                   "python3 -m verl.trainer.main_ppo actor_rollout_ref.rollout.name=vllm "
+                   "actor_rollout_ref.model.path=Qwen/Qwen3-30B-A3B actor_rollout_ref.actor.router_replay.mode=R3 "
+                   "trainer.nnodes=2 trainer.n_gpus_per_node=8\n"}});
+  expect_healthy("llama.cpp with experts on the CPU, one user",
+                 {{"run.sh", "llama-server -m qwen3.gguf -ngl 99 --cpu-moe -c 8192\n"}, qwen3()});
+  expect_healthy("TensorRT-LLM",
+                 {{"run.sh", "trtllm-serve v3 --tp_size 8 --ep_size 8 --max_batch_size 128\n"}, deepseek_v3()});
+  expect_healthy(
+      "LoRA on attention only",
+      {{"run.sh",
+        "torchrun --nproc_per_node 8 finetune.py --tensor-model-parallel-size 4 --expert-tensor-parallel-size 1 "
+        "--expert-model-parallel-size 4 --target_modules linear_qkv linear_proj --num-experts 64 "
+        "--moe-router-topk 4 --hidden-size 2048\n"}});
+  expect_healthy("an even load and no balancing",
+                 {{"run.sh", "python -m sglang.launch_server --model-path m --tp 4 --ep 4\n"},
+                  {"load.csv", "layer_id,expert_id,count\n0,0,500\n0,1,510\n0,2,490\n0,3,500\n"}});
+  expect_healthy(
+      "a machine and a group of its size",
+      {{"run.sh",
+        "torchrun --nproc_per_node 2 pretrain.py --expert-model-parallel-size 2 --tensor-model-parallel-size 1 "
+        "--num-experts 8\n"},
+       {"topo.txt", "\tGPU0\tGPU1\tNIC0\nGPU0\t X \tNV12\tPIX\nGPU1\tNV12\t X \tPIX\nNIC0\tPIX\tPIX\t X \n"}});
+  expect_healthy(
+      "an NCCL log over InfiniBand",
+      {{"nccl.log",
+        "node1:10:11 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/IB [RO]; OOB eth0:10.0.0.1<0>\nnode1:10:11 [0] NCCL "
+        "INFO Channel 00/0 : 7[7] -> 8[0] [send] via NET/IB/0/GDRDMA\n"}});
+}
+
 }  // namespace
 }  // namespace moetax::doctor

@@ -1,4 +1,5 @@
 // Settings out of shell scripts, JSON, YAML and TOML.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -141,7 +142,7 @@ TEST(DoctorConfigs, YamlThatIsNoneOrMultiplies) {
   EXPECT_THAT(read_yaml_settings("a: [1, 2\nb: }", "x").trouble, HasSubstr("not YAML"));
   std::string bomb = "a0: &a0 {x: 1, y: 2}\n";
   for (int i = 1; i < 30; ++i) {
-    const std::string below = "*a" + std::to_string(i - 1), name = "a" + std::to_string(i);
+    const std::string below = fmt::format("*a{}", i - 1), name = fmt::format("a{}", i);
     bomb.append(name).append(": &").append(name).append(" {x: ").append(below).append(", y: ").append(below).append(
         "}\n");
   }

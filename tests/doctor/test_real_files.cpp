@@ -76,13 +76,27 @@ TEST(DoctorRealFiles, LoadsGiveTheRankBalanceKnownOfThem) {
               HasSubstr("1.72x the mean load (median of layers), 2.28x in layer 13"));
 }
 
+TEST(DoctorRealFiles, LogsGiveWhatIsKnownOfThem) {
+  MOETAX_NEEDS_SHARED_DATA();
+  EXPECT_TRUE(find(examined({shared("logs/nccl-226_64rank_socket_ring-oldest-format.log")}), "socket-transport"));
+  EXPECT_FALSE(
+      find(examined({shared("logs/nccl_p4d_4xA100_p2p-cumem_deepspeed-interleaved.log")}), "socket-transport"));
+  EXPECT_TRUE(find(examined({shared("logs/nccl-1027_8gpu_shm-and-p2p_mixed.log")}), "shm-between-gpus"));
+  EXPECT_TRUE(find(examined({shared("nccl_dumps/ras_sample.json")}), "ranks-missing"));
+  EXPECT_TRUE(find(examined({shared("nccl_dumps/ras_text_samples.txt")}), "ranks-missing"));
+}
+
 // Configurations, topologies and logs that show nothing wrong by themselves.
 TEST(DoctorRealFiles, NothingElseIsWarnedOf) {
   MOETAX_NEEDS_SHARED_DATA();
   for (const char* folder : {"configs", "topo", "nccl_xml", "load", "logs", "nccl_dumps"}) {
     for (const File& file : shared_folder(folder)) {
       for (const Finding& finding : examined({file}).findings) {
-        EXPECT_EQ(finding.severity, Severity::kNote) << file.name << ": " << finding.id << ": " << words(finding);
+        const bool known =
+            (finding.id == "socket-transport" && file.name == "logs/nccl-226_64rank_socket_ring-oldest-format.log") ||
+            (finding.id == "ranks-missing" && file.name.starts_with("nccl_dumps/ras_"));
+        EXPECT_TRUE(known || finding.severity == Severity::kNote)
+            << file.name << ": " << finding.id << ": " << words(finding);
       }
     }
   }
@@ -96,7 +110,8 @@ TEST(DoctorRealFiles, AllAtOnceAreKeptApart) {
     for (File& file : shared_folder(folder)) files.push_back(std::move(file));
   }
   for (const Finding& finding : examined(files).findings) {
-    EXPECT_TRUE(finding.severity == Severity::kNote || finding.id == "ep-inert") << words(finding);
+    const bool known = finding.id == "ep-inert" || finding.id == "socket-transport" || finding.id == "ranks-missing";
+    EXPECT_TRUE(finding.severity == Severity::kNote || known) << words(finding);
   }
 }
 

@@ -26,6 +26,7 @@ std::optional<long long> needed_tokens(const Facts& facts) {
   const bool of_all = facts.job.is("sglang");
   const long long dp = of_all && facts.job.dp ? facts.job.dp->value : 1;
   const long long drafts = s.whole({"speculative_num_draft_tokens", "num_speculative_tokens"}).value_or(0);
+  if (*running > 1'000'000'000 || drafts < 0 || drafts > 1'000'000) return std::nullopt;
   return (*running + dp - 1) / dp * (1 + drafts);
 }
 

@@ -6,6 +6,8 @@
 
 namespace moetax::doctor {
 
+extern const Rule kAlltoallBandwidth;
+extern const Rule kAlltoallBelowAllreduce;
 extern const Rule kAttentionMoeGroups;
 extern const Rule kAuxLossInert;
 extern const Rule kBandwidthDropNodes;
@@ -65,6 +67,7 @@ extern const Rule kP2pDisabled;
 extern const Rule kPipelineWorldExchange;
 extern const Rule kRankImbalance;
 extern const Rule kRankLeft;
+extern const Rule kRanksMissing;
 extern const Rule kRecomputeExchange;
 extern const Rule kRecomputeRerouted;
 extern const Rule kReplicatedEp;
@@ -73,8 +76,10 @@ extern const Rule kRolloutRouterMismatch;
 extern const Rule kRouterLowPrecision;
 extern const Rule kSamplerEpKind;
 extern const Rule kSharedMemorySmall;
+extern const Rule kShmBetweenGpus;
 extern const Rule kSilentGap;
 extern const Rule kSizesDoNotFit;
+extern const Rule kSocketTransport;
 extern const Rule kSpareAdapters;
 extern const Rule kSplitsNotTransposed;
 extern const Rule kStraggler;

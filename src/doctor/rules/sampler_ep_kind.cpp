@@ -11,8 +11,7 @@ void check(const Facts& facts, const Rule& rule, Findings& out) {
                                      "data_world_size"};
   const auto replicas = job.settings.whole(kReplicas);
   if (!replicas || *replicas < 1 || !job.world || !job.ep || job.ep->value < 2) return;
-  const int data =
-      job.world->value / ((job.tp ? job.tp->value : 1) * (job.pp ? job.pp->value : 1) * (job.cp ? job.cp->value : 1));
+  const int data = job.world->value / product({job.tp, job.pp, job.cp});
   if (data < 1 || *replicas == data || *replicas * job.ep->value != data) return;
   if (job.settings.on({"distributed_config.enable_expert_parallel", "hf_expert_parallel"})) return;
   Finding& f = out.add(rule, fmt::format("the data is split over {} ranks, {} bring tokens", *replicas, data));

@@ -8,7 +8,7 @@ namespace {
 void check(const Facts& facts, const Rule& rule, Findings& out) {
   const JobFacts& job = facts.job;
   if (!job.world || !job.tp || job.is("vllm") || job.is("sglang")) return;
-  const int model = job.tp->value * (job.pp ? job.pp->value : 1) * (job.cp ? job.cp->value : 1);
+  const int model = product({job.tp, job.pp, job.cp});
   const int world = job.world->value;
   if (!job.is("megatron") && !job.is("torchtitan")) return;
   if (world % model != 0) {
@@ -20,7 +20,7 @@ void check(const Facts& facts, const Rule& rule, Findings& out) {
     f.fix = fmt::format("a number of ranks that is a multiple of {}", model);
     f.confidence = Confidence::kLikely;
   } else if (job.is("megatron") && job.ep && job.etp) {
-    const int experts = job.ep->value * job.etp->value * (job.pp ? job.pp->value : 1);
+    const int experts = product({job.ep, job.etp, job.pp});
     if (world % experts == 0) return;
     Finding& f = out.add(rule, fmt::format("{} ranks do not divide into expert groups of {}", world, experts));
     f.cause = fmt::format("EP {} x expert TP {} x PP {}.", job.ep->value, job.etp->value, job.pp ? job.pp->value : 1);

@@ -141,7 +141,18 @@ void MpiLink::send_to_all(const Packet& packet) {
   }
 }
 
+// The cause goes before its consequence: ranks of other nodes may hear of this rank's end before they hear of the one
+// that failed, and would name this one.
 void MpiLink::tell_end(Rank world_rank) {
+  for (Rank rank = 0; world_rank == setup_.self && rank < setup_.ranks; ++rank) {
+    if (rank == setup_.self || !roster_.is_cause(rank)) continue;
+    send_end(rank);
+    break;
+  }
+  send_end(world_rank);
+}
+
+void MpiLink::send_end(Rank world_rank) {
   const RankState& state = roster_.state(world_rank);
   Packet packet;
   packet.kind = Packet::Kind::kEnd;

@@ -84,6 +84,7 @@ class MpiLink final : public FarLink, private MpiRequests::Owner {
     bool arrived = false;
   };
 
+  void send_end(Rank world_rank);
   void completed(std::uint32_t id, int source, std::size_t bytes, bool truncated) override;
   void receive_into(std::uint32_t idx);
   void take_arrived();

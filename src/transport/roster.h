@@ -88,6 +88,11 @@ class Roster {
   bool reported() const { return memory_->reported.load() != 0; }
 
   bool has_ended(Rank rank) const { return state(rank).ending.load(std::memory_order_acquire) > Ending::kWriting; }
+  // Whether it was killed or failed by itself, so that others end because of it.
+  bool is_cause(Rank rank) const {
+    const Ending ending = state(rank).ending.load(std::memory_order_acquire);
+    return ending == Ending::kKilled || (ending == Ending::kFailed && state(rank).end.culprit == rank);
+  }
   // What a rank that called fail() said.
   std::optional<Error> said(Rank rank) const;
 

@@ -189,7 +189,7 @@ Result<void> RankBench::run(const Progress& progress) {
     progress.say(measured ? fmt::format("step {}/{}", i - options_->warmup + 1, options_->steps)
                           : fmt::format("warming up {}/{}", i + 1, options_->warmup));
     MOETAX_TRY(step(measured));
-    if (chooser_ && (i == 0 || (i + 1) % kStepsPerReview == 0)) MOETAX_TRY(review(i + 1, progress));
+    if (chooser_ && i + 1 < total && (i == 0 || (i + 1) % kStepsPerReview == 0)) MOETAX_TRY(review(i + 1, progress));
   }
   return {};
 }

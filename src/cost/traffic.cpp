@@ -237,7 +237,8 @@ std::vector<HopLoad> hop_loads(const Traffic& traffic, ExchangeCall call, Exchan
         hops.emplace_back(places.ranks());
         linked.emplace_back(ranks * ranks);
       }
-      const bool last = hop + 1 == nodes_on_way.size();
+      // Without a rank of the group on the way's next node rows go straight on.
+      const bool last = hop + 1 == nodes_on_way.size() || places.mates(bundle.from, nodes_on_way[hop]).empty();
       const Rank next = last ? bundle.to : places.counterpart(bundle.from, nodes_on_way[hop]);
       const auto out = static_cast<std::size_t>(holder), in = static_cast<std::size_t>(next);
       HopLoad& load = hops[hop];
@@ -249,6 +250,7 @@ std::vector<HopLoad> hop_loads(const Traffic& traffic, ExchangeCall call, Exchan
       if (!known) ++load.peers[out];
       known = 1;
       holder = next;
+      if (last) break;
     }
   }
   return hops;

@@ -79,7 +79,9 @@ Result<std::optional<Traffic>> gather_traffic(ExpertParallel& parallel, std::spa
     const std::vector<std::int64_t> counts = count_source(places, owner, routing->expert());
     for (std::size_t i = 0; i < mine.size(); ++i) mine[i] += counts[i];
   }
-  for (std::int64_t& count : mine) count /= static_cast<std::int64_t>(layers.size());
+  // Rounded up: what few tokens bring must not become nothing.
+  const auto num_layers = static_cast<std::int64_t>(layers.size());
+  for (std::int64_t& count : mine) count = (count + num_layers - 1) / num_layers;
   MOETAX_ASSIGN(const auto all,
                 parallel.over_world().gather_bytes(std::as_bytes(std::span(mine)), deadline_of(parallel)));
   if (parallel.world().rank() != 0) return std::optional<Traffic>();

@@ -14,7 +14,7 @@ struct CalibrateProgress {
   double deadline_s = 30;                       // of every wait
 };
 
-// Collective. Each fills in what there is on rank 0 and nothing on the others; every time is the median over a number
+// Collective. Each fills in the same on all ranks; every time is the median over a number
 // of turns of the slowest rank's, and all ranks meet before each turn.
 // Copies, memory and messages: every class but the streams. Ranks, nodes and the fits are filled in too.
 Result<void> measure_links(Communicator& comm, const CalibrateProgress& progress, MachineCosts& machine);

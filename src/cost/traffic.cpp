@@ -37,6 +37,16 @@ int mesh_columns(int nodes) {
   return nodes / rows;
 }
 
+// The nodes that a rank's group is on, in the order of its ranks: ways lead over these alone, as exchanges number them.
+std::vector<int> nodes_of_group(const RankPlaces& places, Rank rank) {
+  std::vector<int> nodes;
+  const auto first = places.node.begin() + places.first_of_group(rank);
+  for (auto node = first; node != first + places.group; ++node) {
+    if (std::find(nodes.begin(), nodes.end(), *node) == nodes.end()) nodes.push_back(*node);
+  }
+  return nodes;
+}
+
 // The nodes behind the first, the destination's last.
 std::vector<int> way(ExchangeAlgorithm algorithm, int from, int to, int nodes) {
   std::vector<int> way;
@@ -223,23 +233,26 @@ double HopLoad::most_of_rank() const {
 std::vector<HopLoad> hop_loads(const Traffic& traffic, ExchangeCall call, ExchangeAlgorithm algorithm,
                                double row_bytes) {
   const RankPlaces& places = traffic.places;
-  const int nodes = places.nodes();
   const auto ranks = static_cast<std::size_t>(places.ranks());
   std::vector<HopLoad> hops;
   std::vector<std::vector<char>> linked;  // by hop, [R, R]
   for (const Bundle& bundle : Bundles(traffic, call, algorithm, row_bytes).all()) {
-    const int from_node = places.node[static_cast<std::size_t>(bundle.from)];
+    const std::vector<int> nodes = nodes_of_group(places, bundle.from);
+    const auto place = [&](Rank rank) {
+      const auto found = std::find(nodes.begin(), nodes.end(), places.node[static_cast<std::size_t>(rank)]);
+      return static_cast<int>(found - nodes.begin());
+    };
     const std::vector<int> nodes_on_way =
-        way(algorithm, from_node, places.node[static_cast<std::size_t>(bundle.to)], nodes);
+        way(algorithm, place(bundle.from), place(bundle.to), static_cast<int>(nodes.size()));
     Rank holder = bundle.from;
     for (std::size_t hop = 0; hop < nodes_on_way.size(); ++hop) {
       if (hop == hops.size()) {
         hops.emplace_back(places.ranks());
         linked.emplace_back(ranks * ranks);
       }
-      // Without a rank of the group on the way's next node rows go straight on.
-      const bool last = hop + 1 == nodes_on_way.size() || places.mates(bundle.from, nodes_on_way[hop]).empty();
-      const Rank next = last ? bundle.to : places.counterpart(bundle.from, nodes_on_way[hop]);
+      const bool last = hop + 1 == nodes_on_way.size();
+      const int node = nodes[static_cast<std::size_t>(nodes_on_way[hop])];
+      const Rank next = last ? bundle.to : places.counterpart(bundle.from, node);
       const auto out = static_cast<std::size_t>(holder), in = static_cast<std::size_t>(next);
       HopLoad& load = hops[hop];
       load.out_bytes[out] += bundle.bytes;
@@ -250,7 +263,6 @@ std::vector<HopLoad> hop_loads(const Traffic& traffic, ExchangeCall call, Exchan
       if (!known) ++load.peers[out];
       known = 1;
       holder = next;
-      if (last) break;
     }
   }
   return hops;

@@ -59,7 +59,7 @@ TEST(Traffic, NothingCrossesOnOneNode) {
 
 TEST(Traffic, WhatIsSentIsReceivedAndNoWayIsTooLong) {
   for (const auto& [ranks, per_node, group] :
-       {std::tuple{4, 1, 4}, {8, 2, 8}, {7, 3, 7}, {6, 1, 6}, {8, 2, 4}, {9, 1, 9}}) {
+       {std::tuple{4, 1, 4}, {8, 2, 8}, {7, 3, 7}, {6, 1, 6}, {8, 2, 4}, {9, 1, 9}, {6, 1, 2}, {12, 1, 6}}) {
     const Traffic traffic = random_traffic(places_of(ranks, per_node, group), 3, 3, 40, 7);
     const auto nodes = static_cast<std::size_t>(traffic.places.nodes());
     for (const ExchangeCall call : kCalls) {

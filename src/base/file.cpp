@@ -9,6 +9,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "moetax/base/byte_stream.h"
+
 namespace moetax {
 namespace {
 
@@ -68,6 +70,49 @@ Result<void> refuse_packed(std::string_view text, const std::string& path) {
   return fail(ErrorCode::kBadInput, fmt::format("{}: is gzip-compressed; unpack it first: gzip -dk '{}'", path, path));
 }
 
+// Lines that are whole, of the beginning and of the end of a text.
+void cut_behind(std::string& text) {
+  if (const std::size_t end = text.rfind('\n'); end != std::string::npos) text.resize(end + 1);
+}
+void cut_before(std::string& text) {
+  if (const std::size_t begin = text.find('\n'); begin != std::string::npos) text.erase(0, begin + 1);
+}
+
+// Up to `size` bytes more behind `text`; how many there were.
+std::size_t append(ByteStream& bytes, std::size_t size, std::string& text) {
+  const std::size_t before = text.size();
+  text.resize(before + size);
+  const std::size_t got = bytes.read(text.data() + before, size);
+  text.resize(before + got);
+  return got;
+}
+
+// How long it is shows only at its end: of what comes after the first half the last half is kept.
+TextEnds unpacked_ends(ByteStream& bytes, std::size_t max_bytes) {
+  constexpr std::size_t kMost = std::size_t{16} << 30;
+  constexpr std::size_t kChunk = std::size_t{1} << 20;
+  const std::size_t half = max_bytes / 2;
+  std::string head, tail;
+  while (head.size() <= max_bytes && append(bytes, kChunk, head) > 0) continue;
+  if (head.size() <= max_bytes) return {std::move(head), 0, bytes.trouble()};
+  std::size_t all = head.size();
+  tail = head.substr(half);
+  head.resize(half);
+  for (std::size_t got = 1; got > 0 && all < kMost; all += got) {
+    got = append(bytes, kChunk, tail);
+    if (tail.size() > max_bytes + kChunk) tail.erase(0, tail.size() - half);
+  }
+  tail.erase(0, tail.size() - std::min(tail.size(), half));
+  cut_behind(head);
+  cut_before(tail);
+  const std::size_t left_out = all - head.size() - tail.size();
+  return {head + tail, left_out, all < kMost ? bytes.trouble() : "its first 16 GiB were unpacked, no more"};
+}
+
+bool is_packed(std::string_view text) {
+  return text.starts_with("\x1f\x8b") || text.starts_with("\x28\xb5\x2f\xfd");
+}
+
 }  // namespace
 
 Result<std::string> read_text_file(const std::string& path, std::size_t max_bytes) {
@@ -88,16 +133,20 @@ Result<TextEnds> read_text_ends(const std::string& path, std::size_t max_bytes) 
   const bool cut = size > max_bytes;
   const std::size_t half = max_bytes / 2;
   MOETAX_ASSIGN(std::string text, read_up_to(file, path, cut ? half : max_bytes, size));
-  MOETAX_TRY(refuse_packed(text, path));
+  if (is_packed(text) && !cut) return unpacked_ends(*bytes_of(text), max_bytes);
+  if (is_packed(text)) {
+    MOETAX_ASSIGN(const auto bytes, open_bytes(path));
+    return unpacked_ends(*bytes, max_bytes);
+  }
   if (!cut) {
     const std::size_t more = text.size() > max_bytes ? text.size() - max_bytes : 0;  // a pipe that goes on
     text.resize(text.size() - more);
     return TextEnds{std::move(text), more};
   }
-  if (const std::size_t end = text.rfind('\n'); end != std::string::npos) text.resize(end + 1);
+  cut_behind(text);
   if (lseek(file.get(), static_cast<off_t>(size - half), SEEK_SET) < 0) return cannot_read(path);
   MOETAX_ASSIGN(std::string tail, read_up_to(file, path, half, half));
-  if (const std::size_t begin = tail.find('\n'); begin != std::string::npos) tail.erase(0, begin + 1);
+  cut_before(tail);
   const std::size_t left_out = size - std::min(size, text.size() + tail.size());
   return TextEnds{text + tail, left_out};
 }

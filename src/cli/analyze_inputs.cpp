@@ -9,6 +9,7 @@
 #include <mutex>
 #include <thread>
 
+#include "moetax/base/file.h"
 #include "moetax/trace/kineto.h"
 #include "moetax/trace/nsight.h"
 
@@ -89,21 +90,21 @@ bool same_events(const GpuTrace& a, const GpuTrace& b) {
 
 class JobPicker {
  public:
-  explicit JobPicker(std::vector<Rank> ranks) : ranks_(std::move(ranks)) {}
+  JobPicker(std::vector<Rank> ranks, const KernelRules& rules) : ranks_(std::move(ranks)), rules_(rules) {}
 
   Result<TraceInputs> pick(const std::vector<std::string>& files, std::vector<Read> read) {
     const std::string job = largest_job(read);
     for (std::size_t i = 0; i < files.size(); ++i) {
       if (*read[i]) {
         take(std::move(**read[i]), job);
-      } else {
+      } else if (!take_table(files[i])) {
         BillSource source{files[i], ""};
         source.why = read[i]->error().message;
         if (source.why.starts_with(files[i] + ": ")) source.why.erase(0, files[i].size() + 2);
         inputs_.sources.push_back(std::move(source));
       }
     }
-    if (!inputs_.traces.empty()) return std::move(inputs_);
+    if (!inputs_.traces.empty() || !inputs_.tables.empty()) return std::move(inputs_);
     return fail(ErrorCode::kBadInput, fmt::format("{}: {}", inputs_.sources.front().file, inputs_.sources.front().why));
   }
 
@@ -116,6 +117,22 @@ class JobPicker {
     const auto most =
         std::max_element(files.begin(), files.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
     return most == files.end() ? std::string() : most->first;
+  }
+
+  bool take_table(const std::string& file) {
+    constexpr std::size_t kWholeBytes = std::size_t{64} << 20;
+    const auto ends = read_text_ends(file, kWholeBytes);
+    auto table = ends ? describe_table(ends->text, file, rules_) : Result<TableText>(Unexpected(ends.error()));
+    if (!table) return false;
+    BillSource source{file, table->kind};
+    source.why = table->text.substr(0, table->text.find('\n'));
+    if (ends->left_out_bytes > 0) {
+      table->text += fmt::format("{} bytes in its middle were not read.\n", ends->left_out_bytes);
+    }
+    if (!ends->trouble.empty()) table->text += "Not all of it was read: " + ends->trouble + ".\n";
+    inputs_.sources.push_back(std::move(source));
+    inputs_.tables.push_back({file, std::move(*table)});
+    return true;
   }
 
   void take(GpuTrace trace, const std::string& job) {
@@ -148,15 +165,16 @@ class JobPicker {
   }
 
   std::vector<Rank> ranks_;
+  const KernelRules& rules_;
   TraceInputs inputs_;
 };
 
 }  // namespace
 
 Result<TraceInputs> read_inputs(const std::vector<std::string>& paths, const std::vector<Rank>& ranks,
-                                FunctionRef<void(const std::string&)> progress) {
+                                const KernelRules& rules, FunctionRef<void(const std::string&)> progress) {
   MOETAX_ASSIGN(const auto files, list_files(paths));
-  return JobPicker(ranks).pick(files, read_all(files, progress));
+  return JobPicker(ranks, rules).pick(files, read_all(files, progress));
 }
 
 }  // namespace moetax::cli

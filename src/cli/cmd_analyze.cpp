@@ -29,8 +29,10 @@ Result<std::optional<AnalyzeOptions>> parse(int argc, char** argv) {
   CLI::App app("The bill of a job from traces of its ranks: exposed and hidden communication, waiting and transfer.",
                "moetax analyze");
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
-  app.add_option("paths", options.paths,
-                 "PyTorch profiler traces (JSON, gzip, zstd), SQLite exports of Nsight Systems, or folders of them")
+  app.add_option(
+         "paths", options.paths,
+         "PyTorch profiler traces (JSON, gzip, zstd), SQLite exports of Nsight Systems, tables and dumps of NCCL and "
+         "PyTorch, or folders of them")
       ->required()
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   app.add_option("--json", options.json, "write the bill as JSON (- for standard output, instead of the text)");
@@ -71,6 +73,27 @@ void redact(Bill& bill) {
   }
 }
 
+// What has no time line, each below its file's name.
+std::string tables_text(const std::vector<TableInput>& tables, bool redacted) {
+  std::string text;
+  for (std::size_t i = 0; i < tables.size(); ++i) {
+    const std::string name = redacted ? fmt::format("table {}", i + 1) : tables[i].file;
+    text += fmt::format("{}{}: {}\n{}", i > 0 ? "\n" : "", name, tables[i].table.kind, tables[i].table.text);
+  }
+  return text;
+}
+
+Result<int> show_tables(const AnalyzeOptions& options, const TraceInputs& inputs) {
+  if (!options.json.empty() || !options.trace.empty()) {
+    return fail(ErrorCode::kBadInput,
+                fmt::format("{}: is a {} without times of day; no bill and no timeline can be made "
+                            "of it, only the text",
+                            inputs.tables.front().file, inputs.tables.front().table.kind));
+  }
+  MOETAX_TRY(write_text("-", tables_text(inputs.tables, options.redact)));
+  return 0;
+}
+
 Result<int> run(const AnalyzeOptions& options) {
   MOETAX_TRY(check_writable(options.json));
   MOETAX_TRY(check_writable(options.trace));
@@ -83,15 +106,19 @@ Result<int> run(const AnalyzeOptions& options) {
   const auto say = [&](const std::string& what) {
     if (shows) std::fprintf(stderr, "\r\033[K%s", what.c_str());
   };
-  auto inputs = read_inputs(options.paths, options.ranks, say);
+  auto inputs = read_inputs(options.paths, options.ranks, rules, say);
   say("");
   if (!inputs) return Unexpected(std::move(inputs.error()));
+  if (inputs->traces.empty()) return show_tables(options, *inputs);
   const Analysis analysis = analyze(inputs->traces, rules);
   Bill bill = bill_of_traces(inputs->traces, analysis);
   bill.tool_version = MOETAX_VERSION_STRING;
   bill.sources = std::move(inputs->sources);
   if (options.redact) redact(bill);
-  if (options.json != "-") MOETAX_TRY(write_text("-", to_text(bill)));
+  if (options.json != "-") {
+    const std::string tables = tables_text(inputs->tables, options.redact);
+    MOETAX_TRY(write_text("-", to_text(bill) + (tables.empty() ? "" : "\n" + tables)));
+  }
   if (!options.json.empty()) MOETAX_TRY(write_text(options.json, to_json(bill)));
   if (!options.trace.empty()) MOETAX_TRY(write_text(options.trace, to_chrome_trace(inputs->traces, analysis, rules)));
   return 0;

@@ -33,6 +33,10 @@ void read_one(const std::string& path, DoctorInputs& inputs) {
     inputs.read.back().left_out =
         fmt::format("{} bytes in its middle were not read; beginning and end were", ends->left_out_bytes);
   }
+  if (!ends->trouble.empty()) {
+    std::string& left_out = inputs.read.back().left_out;
+    left_out += (left_out.empty() ? "" : "; ") + ends->trouble;
+  }
 }
 
 void read_folder(const std::string& folder, DoctorInputs& inputs) {

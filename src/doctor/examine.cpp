@@ -116,6 +116,12 @@ class Intake {
         return nccl_log(input);
       case InputKind::kBandwidth:
         return bandwidth(input);
+      case InputKind::kFlightDump:
+        return flight(input);
+      case InputKind::kInspector:
+        return inspector(input);
+      case InputKind::kHostLink:
+        return host_link(input);
       case InputKind::kRanks:
         read_ranks(input.text, input.name, pool_.log);
         return log(input, kind);
@@ -183,6 +189,32 @@ class Intake {
     for (NcclTestsTable& table : *read) pool_.bandwidths.push_back({input.name, std::move(table)});
     if (looks_like_nccl_log(input.text)) return nccl_log(input);
     checked(input, InputKind::kBandwidth);
+  }
+
+  void flight(const Input& input) {
+    auto read = parse_flight_dump(input.text, input.name);
+    if (!read) return failed(input, read.error());
+    checked(input, InputKind::kFlightDump);
+    if (!read->trouble.empty()) skip(input, "breaks off at " + read->trouble);
+    if (pool_.flights.size() < 4) out_.understood.push_back(describe(*read));
+    pool_.flights.push_back({input.name, std::move(*read)});
+  }
+
+  void inspector(const Input& input) {
+    auto read = parse_nccl_inspector(input.text, input.name);
+    if (!read) return failed(input, read.error());
+    checked(input, InputKind::kInspector);
+    if (!read->trouble.empty()) skip(input, "breaks off at " + read->trouble);
+    if (pool_.inspectors.size() < 4) out_.understood.push_back(describe(*read));
+    pool_.inspectors.push_back({input.name, std::move(*read)});
+  }
+
+  void host_link(const Input& input) {
+    auto read = parse_nvbandwidth(input.text, input.name);
+    if (!read) return failed(input, read.error());
+    checked(input, InputKind::kHostLink);
+    out_.understood.push_back(describe(*read));
+    pool_.host_links.push_back({input.name, std::move(*read)});
   }
 
   void topology(const Input& input) {

@@ -14,8 +14,11 @@
 #include "doctor/settings.h"
 #include "moetax/base/result.h"
 #include "moetax/doctor/finding.h"
+#include "moetax/machine/flight_dump.h"
+#include "moetax/machine/nccl_inspector.h"
 #include "moetax/machine/nccl_log.h"
 #include "moetax/machine/nccl_tests.h"
+#include "moetax/machine/nvbandwidth.h"
 #include "moetax/machine/topology.h"
 #include "moetax/route/load_file.h"
 
@@ -82,6 +85,21 @@ struct BandwidthFacts {
   NcclTestsTable table;
 };
 
+struct FlightFacts {
+  std::string file;
+  FlightDump dump;
+};
+
+struct InspectorFacts {
+  std::string file;
+  InspectorDump dump;
+};
+
+struct HostLinkFacts {
+  std::string file;
+  Nvbandwidth measured;
+};
+
 struct GpuFacts {
   std::string name;
   double memory_gib = 0;   // 0: there are several
@@ -111,6 +129,9 @@ struct Facts {
   const std::vector<TopologyFacts>* topologies = nullptr;
   const std::vector<NcclLogFacts>* nccl_logs = nullptr;
   const std::vector<BandwidthFacts>* bandwidths = nullptr;
+  const std::vector<FlightFacts>* flights = nullptr;
+  const std::vector<InspectorFacts>* inspectors = nullptr;
+  const std::vector<HostLinkFacts>* host_links = nullptr;
   const MeasuredFacts* measured = nullptr;
   Maybe<GpuFacts> gpu;
 
@@ -124,6 +145,15 @@ struct Facts {
   }
   std::span<const BandwidthFacts> all_bandwidths() const {
     return bandwidths ? std::span(*bandwidths) : std::span<const BandwidthFacts>();
+  }
+  std::span<const FlightFacts> all_flights() const {
+    return flights ? std::span(*flights) : std::span<const FlightFacts>();
+  }
+  std::span<const InspectorFacts> all_inspectors() const {
+    return inspectors ? std::span(*inspectors) : std::span<const InspectorFacts>();
+  }
+  std::span<const HostLinkFacts> all_host_links() const {
+    return host_links ? std::span(*host_links) : std::span<const HostLinkFacts>();
   }
   // GB/s that one rank can send to other nodes: measured, or its share of the adapters a topology lists. 0: unknown.
   double node_gbs() const;
@@ -154,5 +184,8 @@ std::string describe(const JobFacts& job);
 std::string describe(const ModelFacts& model);
 std::string describe(const Topology& topology);
 std::string describe(const NcclLog& log);
+std::string describe(const FlightDump& dump);
+std::string describe(const InspectorDump& dump);
+std::string describe(const Nvbandwidth& measured);
 
 }  // namespace moetax::doctor

@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 
 #include "doctor/facts.h"
+#include "moetax/base/units.h"
 #include "moetax/machine/topology_facts.h"
 
 namespace moetax::doctor {
@@ -60,6 +62,37 @@ std::string describe(const Topology& topology) {
                         found.size() == 1 ? "" : "s", link_text(topology.slowest()));
   }
   return text;
+}
+
+std::string describe(const FlightDump& dump) {
+  std::int64_t unfinished = 0;
+  for (const FlightCall& call : dump.calls) unfinished += call.state == FlightState::kCompleted ? 0 : 1;
+  return fmt::format("flight recorder of rank {}: {} calls in {} groups, {} not ended",
+                     dump.rank < 0 ? "?" : std::to_string(dump.rank), dump.calls.size(), dump.groups.size(),
+                     unfinished);
+}
+
+std::string describe(const InspectorDump& dump) {
+  std::set<std::string_view> communicators, ops;
+  double us = 0;
+  for (const InspectorCall& call : dump.calls) {
+    communicators.insert(call.communicator);
+    ops.insert(call.op);
+    us += call.us;
+  }
+  return fmt::format("NCCL inspector: {} calls of {} in {} communicator{}, {} together", dump.calls.size(),
+                     fmt::join(ops, ", "), communicators.size(), communicators.size() == 1 ? "" : "s",
+                     units::time_text(us));
+}
+
+std::string describe(const Nvbandwidth& measured) {
+  std::string text = "nvbandwidth:";
+  for (const auto& [name, words] :
+       {std::pair{"host_to_device_memcpy", "host to GPU"}, std::pair{"device_to_host_memcpy", "GPU to host"}}) {
+    const double gbs = measured.slowest(name);
+    if (gbs > 0) text += fmt::format("{} {} {:.4g} GB/s at least", text.ends_with(":") ? "" : ",", words, gbs);
+  }
+  return text.ends_with(":") ? fmt::format("nvbandwidth: {} tests", measured.tests.size()) : text;
 }
 
 std::string describe(const NcclLog& log) {

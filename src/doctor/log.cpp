@@ -199,6 +199,11 @@ void read_operations(std::string_view line, LogEvent& event) {
   if (const auto count = number_after(line, "")) event.numbers = {*count};
 }
 
+// "The missing rank: 21"; of several the first.
+void read_missing(std::string_view line, LogEvent& event) {
+  event.rank = whole_after<int>(line, line.find("ranks:") != std::string_view::npos ? "ranks:" : "rank:");
+}
+
 void read_rank_only(std::string_view line, LogEvent& event) {
   event.rank = rank_of(line);
 }
@@ -253,6 +258,7 @@ constexpr Anchor kAnchors[] = {
     {LogKind::kMemoryUse, "GiB /", read_memory},
     {LogKind::kFirstStep, "first optimizer step", read_nothing},
     {LogKind::kOperationCount, "ranks have launched up to operation", read_operations},
+    {LogKind::kMissingRank, "The missing rank", read_missing},
     {LogKind::kGpuName, "NVIDIA H", read_nothing},
     {LogKind::kGpuName, "NVIDIA A100", read_nothing},
     {LogKind::kGpuName, "NVIDIA B", read_nothing},

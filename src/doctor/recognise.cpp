@@ -6,6 +6,9 @@
 
 #include "doctor/readers.h"
 #include "moetax/base/text.h"
+#include "moetax/machine/flight_dump.h"
+#include "moetax/machine/nccl_inspector.h"
+#include "moetax/machine/nvbandwidth.h"
 
 namespace moetax::doctor {
 namespace {
@@ -31,8 +34,7 @@ constexpr std::array<std::string_view, 6> kDeepSpeedKeys = {"\"zero_optimization
                                                             "\"fp16\"",
                                                             "\"gradient_accumulation_steps\""};
 constexpr std::array<std::string_view, 3> kTraceKeys = {"\"traceEvents\"", "\"schemaVersion\"", "\"deviceProperties\""};
-constexpr std::array<std::string_view, 5> kRankKeys = {"\"pg_config\"", "\"collective_seq_id\"", "\"missing_ranks\"",
-                                                       "\"collective_counts\"", "\"time_created_ns\""};
+constexpr std::array<std::string_view, 2> kRankKeys = {"\"missing_ranks\"", "\"collective_counts\""};
 
 Recognised recognise_json(std::string_view text) {
   if (has(text, "moetax.bill/")) return {InputKind::kBill, {}};
@@ -151,6 +153,7 @@ constexpr std::array<std::string_view, 12> kLogWords = {
 Recognised recognise_text(std::string_view text) {
   if (is_topology(text)) return {InputKind::kTopology, {}};
   if (has(text, "# nThread") || (has(text, "algbw") && has(text, "busbw"))) return {InputKind::kBandwidth, {}};
+  if (looks_like_nvbandwidth(text)) return {InputKind::kHostLink, {}};
   if (has(text, "NCCL INFO")) return {InputKind::kNcclLog, {}};
   if (has(text, "RAS client status") || has(text, "Job summary") || has(text, "missing_ranks")) {
     return {InputKind::kRanks, {}};
@@ -202,6 +205,12 @@ const char* to_string(InputKind kind) {
       return "bandwidth table";
     case InputKind::kRanks:
       return "dump of what ranks wait in";
+    case InputKind::kFlightDump:
+      return "flight recorder dump";
+    case InputKind::kInspector:
+      return "NCCL inspector dump";
+    case InputKind::kHostLink:
+      return "nvbandwidth output";
     case InputKind::kLoad:
       return "expert load";
     case InputKind::kBill:
@@ -223,6 +232,9 @@ Recognised recognise(std::string_view text) {
   if (trim(text).empty() || text.find_first_not_of(" \t\r\n") == std::string_view::npos) {
     return {InputKind::kUnknown, {"an empty file"}};
   }
+  // Before what follows: they are also binary, JSON, or nearly JSON.
+  if (looks_like_flight_dump(text)) return {InputKind::kFlightDump, {}};
+  if (looks_like_nccl_inspector(text)) return {InputKind::kInspector, {}};
   if (text.substr(0, 4096).find('\0') != std::string_view::npos) {
     return {InputKind::kUnknown, {"a binary file: the doctor reads text, JSON, YAML, TOML and XML"}};
   }

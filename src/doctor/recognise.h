@@ -18,9 +18,12 @@ enum class InputKind : std::uint8_t {
   kEnvironment,  // NAME=value a line
   kTopology,     // of one machine, text or XML
   kNcclLog,
-  kBandwidth,  // a table of nccl-tests
-  kRanks,      // what each rank waits in: RAS, flight recorder
-  kLoad,       // how often each expert was chosen
+  kBandwidth,   // a table of nccl-tests
+  kRanks,       // what each rank waits in: RAS, flight recorder
+  kFlightDump,  // the last collectives of a rank
+  kInspector,   // each collective of a rank, with its time
+  kHostLink,    // copies between host and GPU, measured
+  kLoad,        // how often each expert was chosen
   kBill,
   kMachineCosts,
   kTrace,  // profiler traces: another verb's

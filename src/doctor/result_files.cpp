@@ -170,12 +170,43 @@ Result<BillFacts> read_bill(std::string_view text, const std::string& file) {
   return bill;
 }
 
+namespace {
+
+// Ranks of one communicator that have started other numbers of collectives, the fewest and the most.
+void take_counts(const json& communicator, const std::string& file, LogFacts& out) {
+  if (!communicator.contains("ranks") || !communicator["ranks"].is_array()) return;
+  std::map<double, int> ranks_of_count;
+  for (const json& rank : communicator["ranks"]) {
+    if (!rank.is_object() || !rank.contains("collective_counts")) continue;
+    double count = 0;
+    for (const auto& entry : member(rank, "collective_counts").items()) {
+      if (entry.value().is_number()) count += entry.value().get<double>();
+    }
+    if (count >= 0 && count < 1e15) ++ranks_of_count[count];
+  }
+  if (ranks_of_count.size() < 2) return;
+  for (const auto& [count, ranks] : {*ranks_of_count.begin(), *ranks_of_count.rbegin()}) {
+    LogEvent event;
+    event.kind = LogKind::kOperationCount;
+    event.seq = static_cast<long long>(count);
+    event.numbers = {static_cast<double>(ranks)};
+    event.at = {file, 0,
+                fmt::format("communicator {}: {} ranks have started {:.0f} collectives",
+                            text_or_empty(communicator, "hash"), ranks, count)};
+    out.events.push_back(std::move(event));
+  }
+}
+
+}  // namespace
+
 void read_ranks(std::string_view text, const std::string& file, LogFacts& out) {
   const json parsed = parse(text);
   if (!parsed.is_object() || !parsed.contains("communicators") || !parsed["communicators"].is_array()) return;
   constexpr std::size_t kMaxMissing = 1024;
   for (const json& communicator : parsed["communicators"]) {
-    if (!communicator.is_object() || !communicator.contains("missing_ranks")) continue;
+    if (!communicator.is_object()) continue;
+    take_counts(communicator, file, out);
+    if (!communicator.contains("missing_ranks")) continue;
     const json& missing = communicator["missing_ranks"];
     if (!missing.is_array()) continue;
     for (const json& rank : missing) {

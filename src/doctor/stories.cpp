@@ -98,6 +98,9 @@ class Teller {
     facts.topologies = &pool_.topologies;
     facts.nccl_logs = &pool_.nccl_logs;
     facts.bandwidths = &pool_.bandwidths;
+    facts.flights = &pool_.flights;
+    facts.inspectors = &pool_.inspectors;
+    facts.host_links = &pool_.host_links;
     if (pool_.measured) facts.measured = &*pool_.measured;
   }
 

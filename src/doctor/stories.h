@@ -33,6 +33,9 @@ struct Pool {
   std::vector<TopologyFacts> topologies;
   std::vector<NcclLogFacts> nccl_logs;
   std::vector<BandwidthFacts> bandwidths;
+  std::vector<FlightFacts> flights;
+  std::vector<InspectorFacts> inspectors;
+  std::vector<HostLinkFacts> host_links;
   std::optional<MeasuredFacts> measured;
   // Filled by tell_stories().
   std::vector<std::string> understood;

@@ -8,8 +8,8 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "moetax/base/byte_stream.h"
 #include "moetax/base/text.h"
-#include "trace/byte_stream.h"
 #include "trace/kineto_region.h"
 
 namespace moetax {

@@ -131,5 +131,20 @@ TEST(Analyze, NoDeviceIsNoCrash) {
   EXPECT_THAT(result.out, HasSubstr("No work on a device"));
 }
 
+TEST(Analyze, TablesAreToldWithoutABill) {
+  const std::string load = "layer_id,expert_id,count\n0,0,30\n0,1,10\n";
+  const std::string folder = folder_of("tables", {{"load.csv", load}});
+  const CommandResult alone = run_command({"analyze", folder});
+  EXPECT_EQ(alone.exit_code, 0) << alone.err;
+  EXPECT_THAT(alone.out, HasSubstr("load.csv: expert load\nLoads of 2 experts"));
+  const CommandResult bill = run_command({"analyze", folder, "--json", "-"});
+  EXPECT_EQ(bill.exit_code, 3);
+  EXPECT_THAT(bill.err, HasSubstr("without times of day"));
+  const std::string both = folder_of("both", {{"load.csv", load}, {"a.json", trace(0)}, {"b.json", trace(1)}});
+  const CommandResult text = run_command({"analyze", both, "--redact"});
+  EXPECT_THAT(text.out,
+              ::testing::AllOf(HasSubstr("Tax "), HasSubstr("table 1: expert load"), Not(HasSubstr("load.csv"))));
+}
+
 }  // namespace
 }  // namespace moetax::testing

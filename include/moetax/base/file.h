@@ -15,10 +15,12 @@ namespace moetax {
 Result<std::string> read_text_file(const std::string& path, std::size_t max_bytes);
 
 // A file of any size: whole up to `max_bytes`, otherwise its first and its last half of that, cut at line ends where
-// there are any near. A pipe is read up to `max_bytes`. Errors as above, but for the size.
+// there are any near. A pipe is read up to `max_bytes`. What is packed by gzip or zstd is unpacked on the way, at most
+// 16 GiB of it. Errors as above, but for the size and gzip.
 struct TextEnds {
   std::string text;
   std::size_t left_out_bytes = 0;  // between the two, or after the end of the first
+  std::string trouble = {};        // why a packed file ends where it does; empty: nothing is wrong with it
 };
 Result<TextEnds> read_text_ends(const std::string& path, std::size_t max_bytes);
 

@@ -2,12 +2,41 @@
 
 #include <map>
 
+#include "doctor/flight.h"
 #include "doctor/rules/rules.h"
 
 namespace moetax::doctor {
 namespace {
 
+// The first number in a group under which two dumps have different operations.
+void in_dumps(const FlightMeeting& meeting, const Rule& rule, Findings& out) {
+  const FlightSeat* other = nullptr;
+  const FlightCall *mine = nullptr, *theirs = nullptr;
+  for (std::size_t i = 1; i < meeting.seats.size(); ++i) {
+    const FlightSeat& first = meeting.seats.front();
+    for (const FlightCall* call : first.calls) {
+      if (mine && call->sequence >= mine->sequence) break;
+      const FlightCall* same = meeting.seats[i].at(call->sequence);
+      if (!same || !first.at(call->sequence) || call->op == same->op) continue;
+      other = &meeting.seats[i];
+      mine = call;
+      theirs = same;
+      break;
+    }
+  }
+  if (!mine) return;
+  const FlightSeat& first = meeting.seats.front();
+  Finding& f = out.add(rule, fmt::format("collective {} of {} is {} on rank {} and {} on rank {}", mine->sequence,
+                                         meeting.group, mine->op, first.rank, theirs->op, other->rank));
+  f.cause = "one of the two has skipped or added a collective before: the code depends on the rank or on its tokens.";
+  f.evidence = {flight_evidence(first, *mine, meeting.group), flight_evidence(*other, *theirs, meeting.group)};
+  f.cost.text = "the run stops here, or goes on with wrong numbers";
+  f.fix = "compare the two places in the code: every rank of the group has to issue the same calls in the same order";
+  f.confidence = Confidence::kCertain;
+}
+
 void check(const Facts& facts, const Rule& rule, Findings& out) {
+  for (const FlightMeeting& meeting : flight_meetings(facts)) in_dumps(meeting, rule, out);
   std::map<std::string, const LogEvent*> by_op;
   for (const LogEvent* event : facts.log->of(LogKind::kWatchdog)) {
     if (event->rank && !event->op.empty()) by_op.try_emplace(event->op, event);

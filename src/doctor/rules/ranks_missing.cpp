@@ -1,11 +1,42 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+
+#include "doctor/flight.h"
 #include "doctor/rules/rules.h"
 
 namespace moetax::doctor {
 namespace {
 
+// Dumps of most of a group, and none of the rest: it ended before it could write one, or its file was not given.
+void without_dump(const Facts& facts, const Rule& rule, Findings& out) {
+  const FlightMeeting* largest = nullptr;
+  const auto meetings = flight_meetings(facts);
+  for (const FlightMeeting& meeting : meetings) {
+    if (!largest || meeting.members.size() > largest->members.size()) largest = &meeting;
+  }
+  if (!largest || largest->seats.size() < 2 || largest->seats.front().rank < 0) return;
+  std::vector<int> absent;
+  for (const int rank : largest->members) {
+    const bool here = std::any_of(largest->seats.begin(), largest->seats.end(),
+                                  [&](const FlightSeat& seat) { return seat.rank == rank; });
+    if (!here) absent.push_back(rank);
+  }
+  if (absent.empty() || absent.size() * 2 > largest->members.size()) return;
+  Finding& f = out.add(rule, fmt::format("no dump of rank {}{}", absent.front(),
+                                         absent.size() > 1 ? fmt::format(" and {} others", absent.size() - 1) : ""));
+  f.severity = Severity::kWarning;
+  f.cause = fmt::format("{} of the {} ranks of {} have written one; the others ended before, or theirs were not given.",
+                        largest->seats.size(), largest->members.size(), largest->group);
+  f.evidence = {
+      {largest->seats.front().from->file, 0, fmt::format("{} has {} ranks", largest->group, largest->members.size())}};
+  f.cost.text = "the run has stopped, if the rank is gone";
+  f.fix = fmt::format("look at the log of rank {} first: what it says last is the cause", absent.front());
+  f.confidence = Confidence::kPossible;
+}
+
 void check(const Facts& facts, const Rule& rule, Findings& out) {
+  without_dump(facts, rule, out);
   const auto missing = facts.log->of(LogKind::kMissingRank);
   if (!missing.empty()) {
     Finding& f = out.add(rule, fmt::format("rank {} does not answer", missing.front()->rank.value_or(-1)));

@@ -1,4 +1,4 @@
-#include "trace/byte_stream.h"
+#include "moetax/base/byte_stream.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>

@@ -1,0 +1,32 @@
+// Tables of kernels that Nsight Systems' window exports or `nsys stats --format csv` prints: sums, without times of
+// day.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "moetax/base/result.h"
+
+namespace moetax {
+
+struct KernelTotal {
+  std::string name;
+  double ns = 0;               // of all its launches, of all devices that were profiled
+  std::int64_t instances = 0;  // 0 where not said
+};
+
+struct NsightTable {
+  std::vector<KernelTotal> kernels;  // as in the file
+  std::int64_t skipped = 0;          // rows that are none of the table
+};
+
+// Units stand in the cells ("71.065 s", "5.4 us") or in the header ("Total Time (ns)"). kBadInput in one line that
+// starts with `origin`: no such table.
+Result<NsightTable> parse_nsight_table(std::string_view text, const std::string& origin);
+
+// Whether `text`, a file or its beginning, has the header of such a table.
+bool looks_like_nsight_table(std::string_view text);
+
+}  // namespace moetax

@@ -182,13 +182,13 @@ NodeBytes node_bytes(Communicator& comm, Collectives& collectives, std::int64_t 
 
 // What all ranks bring, from their routes.
 Traffic traffic_of(Communicator& comm, Collectives& collectives, const RoutingTable& routing) {
-  RankPlaces places;
-  places.group = comm.size();
-  for (const Rank rank : comm.everyone()) places.node.push_back(comm.node_of(rank));
+  std::vector<int> node;
+  for (const Rank rank : comm.everyone()) node.push_back(comm.node_of(rank));
+  const RankPlaces places(std::move(node), comm.size());
   std::vector<Rank> owner;
   for (int e = 0; e < kNodeExperts; ++e) owner.push_back(ExpertPlacement{kNodeExperts, comm.size()}.owner(e));
   const auto mine = count_source(places, owner, routing.expert());
-  std::vector<std::int64_t> all(mine.size() * places.node.size());
+  std::vector<std::int64_t> all(mine.size() * static_cast<std::size_t>(comm.size()));
   take(collectives.all_gather("traffic", std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)),
                               Deadline::in_seconds(60)));
   return Traffic::of_sources(places, kNodeExperts, kNodeTopK, all);

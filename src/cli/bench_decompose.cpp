@@ -1,9 +1,10 @@
 #include "cli/bench_decompose.h"
 
-#include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "moetax/base/clock.h"
+#include "moetax/base/statistics.h"
 
 namespace moetax::cli {
 namespace {
@@ -26,7 +27,7 @@ Result<void> run_round(ExpertParallel& parallel, const RoutingTable& routing, Co
   return {};
 }
 
-// Collective: the median over rounds, on all ranks that get `all`.
+// Collective: the median over rounds of the slowest group's span, on all ranks.
 Result<double> median_span_us(ExpertParallel& parallel, std::vector<Period> mine) {
   for (Period& period : mine) {
     period.start_ns -= parallel.world().clock_offset_ns(0);
@@ -37,14 +38,12 @@ Result<double> median_span_us(ExpertParallel& parallel, std::vector<Period> mine
                                               std::as_writable_bytes(std::span(all)),
                                               Deadline::in_seconds(parallel.options().deadline_s)));
   std::vector<double> us;
-  const auto group = static_cast<std::size_t>(parallel.options().ep_size);
+  std::vector<Period> call(all.size() / mine.size());
   for (std::size_t round = 0; round < mine.size(); ++round) {
-    std::vector<Period> call;
-    for (std::size_t r = 0; r < group; ++r) call.push_back(all[r * mine.size() + round]);
-    us.push_back(span_us(call));
+    for (std::size_t r = 0; r < call.size(); ++r) call[r] = all[r * mine.size() + round];
+    us.push_back(slowest_span_us(call, static_cast<std::size_t>(parallel.options().ep_size)));
   }
-  std::sort(us.begin(), us.end());
-  return us[us.size() / 2];
+  return median(std::move(us));
 }
 
 }  // namespace

@@ -15,8 +15,8 @@ namespace moetax::cli {
 struct BenchOutcome {
   Bill bill;
   std::vector<RankLedger> ledgers;
-  std::vector<Traffic> traffic;                   // of each layer, where costs are known
-  std::optional<ExchangeAlgorithm> one_exchange;  // that carried all measured steps; none: it changed meanwhile
+  std::vector<Traffic> traffic;   // of each layer, where costs are known
+  std::vector<ExchangeUse> uses;  // who carried the measured steps, the same
 };
 
 // Runs the whole bench on this rank; collective. `bill` holds the machine and configuration; `costs` count on rank 0.

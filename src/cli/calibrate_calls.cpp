@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <optional>
 #include <tuple>
 #include <utility>
@@ -9,6 +10,7 @@
 #include "cli/calibrate_links.h"
 #include "cli/calibrate_turns.h"
 #include "moetax/base/memory.h"
+#include "moetax/base/node_ways.h"
 #include "moetax/exchange/exchange.h"
 #include "moetax/transport/node_map.h"
 
@@ -114,30 +116,33 @@ std::int64_t next_rows(std::int64_t rows) {
   return power ? rows * 3 / 2 : rows * 4 / 3;
 }
 
-// Each row to a rank of another node crosses a link once, or, in a ring, as often as the nodes are apart.
-double hops_per_row(const NodeMap& nodes, Rank self, ExchangeAlgorithm algorithm) {
-  if (algorithm != ExchangeAlgorithm::kRing) return 1;
-  double hops = 0;
+// How many rows cross the links of the node that sends most, for one from each rank to each of another node: once, or
+// in a ring as often as the nodes are apart. As a rank's share, of as many ranks as nodes have in the mean.
+double crossings_of_rank(const NodeMap& nodes, int ranks, ExchangeAlgorithm algorithm) {
   const int num = nodes.num_nodes();
-  for (const Rank peer : nodes.far()) {
-    const int ahead = (nodes.node_of(peer) - nodes.node_of(self) + num) % num;
-    hops += std::min(ahead, num - ahead);
+  double most = 0;
+  for (Node from = 0; from < num; ++from) {
+    double crossings = 0;
+    for (Node to = 0; to < num; ++to) {
+      const int hops = algorithm == ExchangeAlgorithm::kRing ? std::abs(ring_distance(from, to, num)) : to != from;
+      crossings += static_cast<double>(hops) * static_cast<double>(nodes.ranks_of(to).size());
+    }
+    most = std::max(most, crossings * static_cast<double>(nodes.ranks_of(from).size()));
   }
-  return hops / static_cast<double>(nodes.far().size());
+  return most * num / ranks;
 }
 
 // What rows add to a dispatch and its combine that bring nothing, half of it.
-Result<void> measure_stream(CallMeter& meter, const NodeMap& nodes, std::int64_t most_rows, double hops,
+Result<void> measure_stream(CallMeter& meter, const NodeMap& nodes, std::int64_t most_rows, double crossings,
                             MeasuredLink& measured) {
   constexpr int kEmptyTurns = 51;
   MOETAX_ASSIGN(const auto empty, meter.calls(to_far_ranks(nodes, 0), kEmptyTurns));
-  const auto peers = static_cast<std::int64_t>(nodes.far().size());
   for (std::int64_t rows = 1; rows <= most_rows; rows = next_rows(rows)) {
     // The same on all ranks, also where nodes differ in theirs.
     const auto turns = static_cast<int>(std::clamp<std::int64_t>(kStreamBytes / (rows * kHidden * 8), 5, 31));
     MOETAX_ASSIGN(const auto full, meter.calls(to_far_ranks(nodes, rows), turns));
     const double us = (full.dispatch_us - empty.dispatch_us + full.combine_us - empty.combine_us) / 2;
-    const double bytes = hops * static_cast<double>(rows * peers * kHidden * 2);
+    const double bytes = crossings * static_cast<double>(rows * kHidden * 2);
     measured.samples.push_back({bytes, std::max(us, 0.01 * full.combine_us)});
   }
   return {};
@@ -158,7 +163,7 @@ Result<void> measure_streams(Communicator& comm, const CalibrateProgress& progre
     progress.say(fmt::format("measuring {}", what));
     MeasuredLink measured{link, what, {}, {}};
     MOETAX_TRY(meter.set_algorithm(algorithm));
-    MOETAX_TRY(measure_stream(meter, nodes, most, hops_per_row(nodes, comm.rank(), algorithm), measured));
+    MOETAX_TRY(measure_stream(meter, nodes, most, crossings_of_rank(nodes, comm.size(), algorithm), measured));
     measured.cost = fit_link(measured.samples);
     machine.links.push_back(std::move(measured));
   }

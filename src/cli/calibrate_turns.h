@@ -9,15 +9,10 @@
 
 #include "moetax/base/clock.h"
 #include "moetax/base/result.h"
+#include "moetax/base/statistics.h"
 #include "moetax/transport/collectives.h"
 
 namespace moetax::cli {
-
-inline double median(std::vector<double>& values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 // Collective but for time_us().
 class Turns {
@@ -41,7 +36,7 @@ class Turns {
                                          std::as_writable_bytes(std::span(all)), deadline()));
       if (turn >= 0) us.push_back(*std::max_element(all.begin(), all.end()));
     }
-    return median(us);
+    return median(std::move(us));
   }
 
   // The same result on all ranks: the median over turns, whose periods every rank gives, of what a turn took from when
@@ -59,7 +54,7 @@ class Turns {
       for (std::size_t r = 0; r < turn.size(); ++r) turn[r] = all[r * mine.size() + i];
       us.push_back(span_us(turn));
     }
-    return median(us);
+    return median(std::move(us));
   }
 
  private:

@@ -74,9 +74,9 @@ Result<int> deliver(const BenchOptions& options, const std::optional<MachineCost
   bill.pinning = outcome.ledgers[0].pinning;
   bill.gemm = gemm_description();
   fill_bill(outcome.ledgers, bill);
-  if (costs && outcome.one_exchange) {
+  if (costs) {
     const double row_bytes = static_cast<double>(options.model.hidden) * static_cast<double>(size_of(options.dtype));
-    add_predictions(*costs, outcome.traffic, *outcome.one_exchange, row_bytes, bill);
+    add_predictions(*costs, outcome.traffic, outcome.uses, row_bytes, bill);
   }
   explain(bill);
   if (options.json_path != "-" && options.trace_path != "-") MOETAX_TRY(write_text("-", to_text(bill)));

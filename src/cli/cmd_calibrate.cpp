@@ -138,6 +138,7 @@ Result<void> measure(const CalibrateOptions& options, const HostInfo& host, Comm
   machine.isa = host.isa;
   machine.kernel = host.kernel;
   machine.cores = host.cores;
+  machine.l2_bytes = host.l2_bytes;
   machine.transport = world.transport();
   auto measured = measure_links(world, progress, machine);
   if (measured) measured = measure_calls(world, progress, machine);

@@ -8,9 +8,6 @@
 namespace moetax {
 namespace {
 
-// Below this a dispatch lays its rows open instead of pushing them (src/exchange/impl.cpp).
-constexpr double kMaxOfferedRows = 256, kMaxOfferedBytes = 256 << 10;
-
 // Of the other links, from which on the fullest runs as if alone. Measured on hot experts: at 0.35 it reached its rate.
 constexpr double kSlackOfNoLoss = 0.3;
 
@@ -50,7 +47,14 @@ class Predictor {
         row_bytes_(row_bytes),
         copy_(machine.find(LinkClass::kCopy)),
         sum_(machine.find(LinkClass::kSum)),
-        memory_(machine.find(LinkClass::kMemoryShared)) {}
+        memory_(machine.find(LinkClass::kMemoryShared)),
+        node_choices_(static_cast<std::size_t>(places_.ranks() * places_.nodes())) {
+    for (Rank source = 0; source < places_.ranks(); ++source) {
+      over_group(source, [&](Rank mate) {
+        node_choices_[at_node(source, places_.node_of(mate))] += traffic_.choices_at(source, mate);
+      });
+    }
+  }
 
   CallCost predict() const {
     CallCost cost;
@@ -125,18 +129,16 @@ class Predictor {
         }
       }
     }
-    // On one node what goes to other ranks' memory is the transfer.
-    (places_.nodes() == 1 ? cost.bandwidth_us : cost.copy_us) += most_push;
+    // Where nothing crosses, what goes to other ranks' memory is the transfer.
+    (!places_.crosses() ? cost.bandwidth_us : cost.copy_us) += most_push;
     cost.copy_us += most_work;
   }
 
-  bool near(Rank a, Rank b) const {
-    return places_.node[static_cast<std::size_t>(a)] == places_.node[static_cast<std::size_t>(b)];
-  }
+  bool near(Rank a, Rank b) const { return places_.node_of(a) == places_.node_of(b); }
   template <class Body>
   void over_group(Rank rank, Body body) const {
     const Rank first = places_.first_of_group(rank);
-    for (Rank mate = first; mate < first + places_.group; ++mate) body(mate);
+    for (Rank mate = first; mate < first + places_.group(); ++mate) body(mate);
   }
 
   double pushed_rows(Rank rank) const {
@@ -151,35 +153,29 @@ class Predictor {
   double placed_rows(Rank rank) const {
     std::int64_t rows = 0;
     const bool two_level = algorithm_ == ExchangeAlgorithm::kTwoLevel;
+    const int home = places_.node_of(rank);
     over_group(rank, [&](Rank mate) {
       if (mate == rank) {
         rows += traffic_.choices_at(rank, rank);
       } else if (near(mate, rank) || !two_level) {
         rows += traffic_.choices_at(mate, rank) - traffic_.rows_at(mate, rank);
-      } else if (places_.counterpart(mate, places_.node[static_cast<std::size_t>(rank)]) == rank) {
-        rows += node_choices(mate, rank) - traffic_.node_rows_at(mate, places_.node[static_cast<std::size_t>(rank)]);
+      } else if (places_.counterpart(mate, home) == rank) {
+        rows += node_choices_[at_node(mate, home)] - traffic_.node_rows_at(mate, home);
       }
     });
     return static_cast<double>(rows);
   }
 
-  // Choices of a far `source` on the node of `rank`.
-  std::int64_t node_choices(Rank source, Rank rank) const {
-    std::int64_t choices = 0;
-    over_group(rank, [&](Rank mate) {
-      if (near(mate, rank)) choices += traffic_.choices_at(source, mate);
-    });
-    return choices;
-  }
-
   // Its tokens' rows, or sums of nodes, added up; two-level before that the sums for those it stands for.
   double sums_us(Rank rank) const {
     const bool two_level = algorithm_ == ExchangeAlgorithm::kTwoLevel;
-    const int home = places_.node[static_cast<std::size_t>(rank)];
+    const int home = places_.node_of(rank);
     std::int64_t terms = 0, summed = 0;
     over_group(rank, [&](Rank mate) {
       if (near(mate, rank) || !two_level) terms += traffic_.choices_at(rank, mate);
-      if (two_level && !near(mate, rank) && places_.counterpart(mate, home) == rank) summed += node_choices(mate, rank);
+      if (two_level && !near(mate, rank) && places_.counterpart(mate, home) == rank) {
+        summed += node_choices_[at_node(mate, home)];
+      }
     });
     if (two_level) {
       for (int node = 0; node < places_.nodes(); ++node) {
@@ -192,14 +188,13 @@ class Predictor {
   // ---- Agreement ----
 
   double sync() const {
-    const bool one_node = places_.nodes() == 1;
+    const bool crosses = places_.crosses();
     const CallCosts& calls = machine_.calls;
-    const int peers = places_.group - 1, measured = machine_.ranks - 1;
-    const double more_peers =
-        (machine_.nodes > 1) == !one_node && measured > 0 ? static_cast<double>(peers) / measured : 1;
-    if (goes_back(call_)) return more_peers * (one_node ? calls.node_combine_us : calls.combine_us);
+    const double measured_peers = (crosses ? machine_.ranks : machine_.ranks_per_node()) - 1;
+    const double more_peers = measured_peers > 0 ? (places_.group() - 1) / measured_peers : 1;
+    if (goes_back(call_)) return more_peers * (crosses ? calls.combine_us : calls.node_combine_us);
     const double second_round = std::max(0.0, calls.node_push_us - calls.node_dispatch_us);
-    const double first = more_peers * (one_node ? calls.node_dispatch_us : calls.dispatch_us);
+    const double first = more_peers * (crosses ? calls.dispatch_us : calls.node_dispatch_us);
     return first + (pushes() ? second_round : 0) + plan_us();
   }
 
@@ -207,8 +202,8 @@ class Predictor {
     return static_cast<double>(*std::max_element(traffic_.tokens.begin(), traffic_.tokens.end()));
   }
   bool pushes() const {
-    return call_ != ExchangeCall::kDispatch || most_tokens() > kMaxOfferedRows ||
-           most_tokens() * row_bytes_ > kMaxOfferedBytes;
+    return call_ != ExchangeCall::kDispatch || most_tokens() > static_cast<double>(kMaxOfferedRows) ||
+           most_tokens() * row_bytes_ > static_cast<double>(offered_limit_bytes(machine_.l2_bytes));
   }
   double plan_us() const {
     if (call_ != ExchangeCall::kDispatch) return 0;
@@ -222,6 +217,8 @@ class Predictor {
     return turns(static_cast<double>(places_.ranks()) / places_.nodes()) / turns(machine_.ranks_per_node());
   }
 
+  std::size_t at_node(Rank source, int node) const { return static_cast<std::size_t>(source * places_.nodes() + node); }
+
   const MachineCosts& machine_;
   const Traffic& traffic_;
   const RankPlaces& places_;
@@ -229,17 +226,17 @@ class Predictor {
   ExchangeAlgorithm algorithm_;
   double row_bytes_;
   const LinkCost *copy_, *sum_, *memory_;
+  std::vector<std::int64_t> node_choices_;  // [R, nodes] of each source on the ranks of a node
 };
 
 }  // namespace
 
 std::optional<std::string> cannot_predict(const MachineCosts& machine, const RankPlaces& places) {
   std::vector<LinkClass> needed{LinkClass::kCopy, LinkClass::kSum};
-  const bool several = places.nodes() > 1;
-  if (several)
+  if (places.crosses())
     needed.insert(needed.end(), {LinkClass::kLink, LinkClass::kLinkStream, LinkClass::kLinkDirect,
                                  LinkClass::kLinkRelay, LinkClass::kLinkTwoLevel});
-  if (places.ranks() > places.nodes()) needed.push_back(LinkClass::kMemoryShared);
+  if (places.shares_nodes()) needed.push_back(LinkClass::kMemoryShared);
   for (const LinkClass link : needed) {
     if (machine.find(link)) continue;
     return fmt::format(
@@ -257,8 +254,7 @@ CallCost predict_call(const MachineCosts& machine, const Traffic& traffic, Excha
 
 std::vector<RankedAlgorithm> rank_algorithms(const MachineCosts& machine, const Traffic& traffic, double row_bytes) {
   std::vector<RankedAlgorithm> ranked;
-  const bool crosses = !hop_loads(traffic, ExchangeCall::kDispatch, ExchangeAlgorithm::kFlat, row_bytes).empty();
-  const int candidates = crosses ? kNumExchangeAlgorithms : 1;
+  const int candidates = traffic.places.crosses() ? kNumExchangeAlgorithms : 1;
   for (int i = 0; i < candidates; ++i) {
     const auto algorithm = static_cast<ExchangeAlgorithm>(i);
     double us = 0;
@@ -274,7 +270,7 @@ std::vector<RankedAlgorithm> rank_algorithms(const MachineCosts& machine, const 
   return ranked;
 }
 
-double link_roof(const MachineCosts& machine, int nodes) {
+double link_roof(const MachineCosts& machine, bool crosses) {
   double roof = 0;
   const auto fastest = [&](LinkClass link, double of_rank) {
     for (const MeasuredLink& measured : machine.links) {
@@ -287,7 +283,7 @@ double link_roof(const MachineCosts& machine, int nodes) {
       }
     }
   };
-  if (nodes == 1) {
+  if (!crosses) {
     for (const LinkClass link : {LinkClass::kMemoryShared, LinkClass::kSum}) fastest(link, 1);
     return roof;
   }

@@ -9,7 +9,10 @@
 namespace moetax {
 namespace {
 
-constexpr double kNewest = 0.5;  // the weight of the newest measurement among those before
+constexpr double kNewest = 0.5;       // the weight of the newest measurement among those before
+constexpr double kForgotten = 0.02;   // in a review, of what is known of exchanges that do not run
+constexpr double kNews = 1.25;        // what a correction changes by at once where something happened
+constexpr double kAtOnce = 0.02;      // what another must promise when a limit is crossed
 
 std::string ms_text(double us) {
   return fmt::format("{:.3g} ms", us * 1e-3);
@@ -42,7 +45,14 @@ void ExchangePolicy::learn(double measured_us, double predicted_us, ExchangeAlgo
   if (!(measured_us > 0 && predicted_us > 0)) return;
   std::optional<double>& correction = correction_[idx(algorithm)];
   const double ratio = measured_us / predicted_us;
-  correction = correction ? *correction + kNewest * (ratio - *correction) : ratio;
+  const double before = correction.value_or(ratio);
+  correction = before + kNewest * (ratio - before);
+  const double change = *correction / before;
+  const double news = change > kNews ? std::sqrt(change) : change < 1 / kNews ? change : 1;
+  for (std::optional<double>& other : correction_) {
+    if (!other || &other == &correction) continue;
+    *other *= news * std::pow(*correction / *other, kForgotten);
+  }
 }
 
 std::optional<std::string> ExchangePolicy::crossed_limit(const ExchangeSeen& seen) const {
@@ -76,16 +86,18 @@ std::optional<ExchangeDecision> ExchangePolicy::review(const Traffic& traffic, d
                                         ms_text(best_us), to_string(current), ms_text(now_us))};
   }
   const std::optional<std::string> crossed = crossed_limit(seen);
-  told_limit_ = told_limit_ && crossed;
-  votes_ = other && best_us * (1 + options_.hysteresis) < now_us ? votes_ + 1 : 0;
-  if (other && (crossed || votes_ >= options_.reviews)) {
+  if (!crossed) limit_ = Limit::kKept;
+  const bool at_once = crossed && limit_ == Limit::kKept;
+  votes_ = other && best_us * (1 + (at_once ? kAtOnce : options_.hysteresis)) < now_us ? votes_ + 1 : 0;
+  if (votes_ >= (at_once ? 1 : options_.reviews)) {
     votes_ = 0;
+    if (crossed) limit_ = Limit::kActed;
     std::string why = fmt::format("{} took {} where {} was predicted, {} is expected to take {}", to_string(current),
                                   ms_text(seen.us.value_or(now_us)), ms_text(running.predicted_us),
                                   to_string(best.algorithm), ms_text(best_us));
     return ExchangeDecision{current, best.algorithm, crossed ? *crossed + ": " + why : why};
   }
-  if (!crossed || std::exchange(told_limit_, true)) return std::nullopt;
+  if (!crossed || votes_ > 0 || std::exchange(limit_, Limit::kTold) == Limit::kTold) return std::nullopt;
   return ExchangeDecision{current, current, *crossed + ": no exchange is expected to be faster"};
 }
 

@@ -48,13 +48,13 @@ class Reader {
     problem(fmt::format("{}: expected a number of at least {}", path(where, key), least));
     return least;
   }
-  int whole(const Json& object, const std::string& where, const char* key, int least) {
+  int whole(const Json& object, const std::string& where, const char* key, int least, int most = 1 << 20) {
     const Json* value = find(object, where, key);
     if (value && value->is_number_integer()) {
       const double found = value->get<double>();
-      if (found >= least && found <= 1 << 20) return static_cast<int>(found);
+      if (found >= least && found <= most) return static_cast<int>(found);
     }
-    problem(fmt::format("{}: expected a whole number from {} to {}", path(where, key), least, 1 << 20));
+    problem(fmt::format("{}: expected a whole number from {} to {}", path(where, key), least, most));
     return least;
   }
   std::string text(const Json& object, const std::string& where, const char* key) {
@@ -158,7 +158,12 @@ std::string to_json(const MachineCosts& machine) {
   const Json json = {
       {"schema", "moetax.machine/1"},
       {"tool_version", machine.tool_version},
-      {"machine", {{"cpu", machine.cpu}, {"isa", machine.isa}, {"cores", machine.cores}, {"kernel", machine.kernel}}},
+      {"machine",
+       {{"cpu", machine.cpu},
+        {"isa", machine.isa},
+        {"cores", machine.cores},
+        {"l2_bytes", machine.l2_bytes},
+        {"kernel", machine.kernel}}},
       {"ranks", machine.ranks},
       {"nodes", machine.nodes},
       {"transport", machine.transport},
@@ -194,6 +199,7 @@ Result<MachineCosts> parse_machine_costs(std::string_view text, const std::strin
   machine.isa = read.text(host, "machine", "isa");
   machine.kernel = read.text(host, "machine", "kernel");
   machine.cores = read.whole(host, "machine", "cores", 1);
+  machine.l2_bytes = static_cast<std::size_t>(read.whole(host, "machine", "l2_bytes", 0, 1 << 30));
   machine.ranks = read.whole(json, "", "ranks", 2);
   machine.nodes = read.whole(json, "", "nodes", 1);
   if (machine.nodes > machine.ranks) read.problem("nodes: there are more than ranks");

@@ -7,6 +7,8 @@
 #include <numeric>
 #include <utility>
 
+#include "moetax/base/node_ways.h"
+
 namespace moetax {
 namespace {
 
@@ -19,33 +21,6 @@ struct Bundle {
   std::int64_t rows;
   double bytes;
 };
-
-// ---- The ways of relays: the nodes of a hop, as src/exchange/ring.cpp and mesh2d.cpp go ----
-
-// Nodes forward, or backward if negative.
-int ring_distance(int from, int to, int nodes) {
-  const int forward = (to - from + nodes) % nodes;
-  const bool ahead = 2 * forward < nodes || (2 * forward == nodes && from % 2 == 0);
-  return ahead ? forward : forward - nodes;
-}
-
-int mesh_columns(int nodes) {
-  int rows = 1;
-  for (int r = 1; r * r <= nodes; ++r) {
-    if (nodes % r == 0) rows = r;
-  }
-  return nodes / rows;
-}
-
-// The nodes that a rank's group is on, in the order of its ranks: ways lead over these alone, as exchanges number them.
-std::vector<int> nodes_of_group(const RankPlaces& places, Rank rank) {
-  std::vector<int> nodes;
-  const auto first = places.node.begin() + places.first_of_group(rank);
-  for (auto node = first; node != first + places.group; ++node) {
-    if (std::find(nodes.begin(), nodes.end(), *node) == nodes.end()) nodes.push_back(*node);
-  }
-  return nodes;
-}
 
 // The nodes behind the first, the destination's last.
 std::vector<int> way(ExchangeAlgorithm algorithm, int from, int to, int nodes) {
@@ -71,13 +46,10 @@ class Bundles {
     const RankPlaces& places = traffic_.places;
     std::vector<Bundle> bundles;
     for (Rank source = 0; source < places.ranks(); ++source) {
-      const int home = places.node[static_cast<std::size_t>(source)];
-      for (int node = 0; node < places.nodes(); ++node) {
-        if (node == home) continue;
-        const std::vector<Rank> mates = places.mates(source, node);
-        if (mates.empty()) continue;
+      for (const int node : places.nodes_of_group(source)) {
+        if (node == places.node_of(source)) continue;
         std::int64_t choices = 0;
-        for (const Rank mate : mates) {
+        for (const Rank mate : places.mates(source, node)) {
           if (!two_level_)
             add(source, mate, traffic_.rows_at(source, mate), traffic_.choices_at(source, mate), bundles);
           choices += traffic_.choices_at(source, mate);
@@ -115,24 +87,24 @@ class Bundles {
 
 }  // namespace
 
-int RankPlaces::nodes() const {
-  return node.empty() ? 0 : *std::max_element(node.begin(), node.end()) + 1;
-}
-
-std::vector<Rank> RankPlaces::mates(Rank rank, int on_node) const {
-  std::vector<Rank> mates;
-  const int first = first_of_group(rank);
-  for (Rank mate = first; mate < first + group; ++mate) {
-    if (node[static_cast<std::size_t>(mate)] == on_node) mates.push_back(mate);
+RankPlaces::RankPlaces(std::vector<int> node, int group)
+    : node_(std::move(node)),
+      nodes_(node_.empty() ? 0 : *std::max_element(node_.begin(), node_.end()) + 1),
+      group_(group) {
+  assert(group > 0 && ranks() % group == 0);
+  const auto groups = static_cast<std::size_t>(ranks() / group);
+  group_nodes_.resize(groups);
+  mates_.resize(groups * static_cast<std::size_t>(nodes_));
+  for (Rank rank = 0; rank < ranks(); ++rank) {
+    std::vector<Rank>& mates = mates_[mates_at(rank, node_of(rank))];
+    std::vector<int>& nodes = group_nodes_[static_cast<std::size_t>(rank / group)];
+    place_.push_back(static_cast<int>(mates.size()));
+    if (mates.empty()) nodes.push_back(node_of(rank));
+    mates.push_back(rank);
+    place_of_node_.push_back(static_cast<int>(std::find(nodes.begin(), nodes.end(), node_of(rank)) - nodes.begin()));
+    crosses_ = crosses_ || nodes.size() > 1;
+    shares_nodes_ = shares_nodes_ || mates.size() > 1;
   }
-  return mates;
-}
-
-Rank RankPlaces::counterpart(Rank rank, int on_node) const {
-  const std::vector<Rank> near = mates(rank, node[static_cast<std::size_t>(rank)]), there = mates(rank, on_node);
-  assert(!there.empty());
-  const auto place = static_cast<std::size_t>(std::find(near.begin(), near.end(), rank) - near.begin());
-  return there[place % there.size()];
 }
 
 Traffic Traffic::none(RankPlaces places) {
@@ -150,7 +122,7 @@ Traffic Traffic::of_sources(RankPlaces places, int experts, int topk, std::span<
   Traffic traffic = none(std::move(places));
   traffic.experts = experts;
   traffic.topk = topk;
-  const std::size_t ranks = traffic.places.node.size(), nodes = traffic.node_rows.size() / ranks;
+  const std::size_t ranks = traffic.tokens.size(), nodes = traffic.node_rows.size() / ranks;
   assert(sources.size() == ranks * source_size(traffic.places));
   for (std::size_t r = 0; r < ranks; ++r) {
     const std::int64_t* from = sources.data() + r * source_size(traffic.places);
@@ -163,12 +135,12 @@ Traffic Traffic::of_sources(RankPlaces places, int experts, int topk, std::span<
 }
 
 std::size_t source_size(const RankPlaces& places) {
-  return 1 + 2 * places.node.size() + static_cast<std::size_t>(places.nodes());
+  return static_cast<std::size_t>(1 + 2 * places.ranks() + places.nodes());
 }
 
 std::vector<std::int64_t> count_source(const RankPlaces& places, std::span<const Rank> owner,
                                        MatrixView<const std::int32_t> expert) {
-  const std::size_t ranks = places.node.size();
+  const auto ranks = static_cast<std::size_t>(places.ranks());
   std::vector<std::int64_t> counts(source_size(places)), last(counts.size(), -1);  // the last token that went there
   std::int64_t* choices = counts.data() + 1;
   counts[0] = expert.rows;
@@ -181,7 +153,7 @@ std::vector<std::int64_t> count_source(const RankPlaces& places, std::span<const
       const auto rank = static_cast<std::size_t>(owner[static_cast<std::size_t>(chosen)]);
       ++choices[rank];
       count_once(1 + ranks + rank, t);
-      count_once(1 + 2 * ranks + static_cast<std::size_t>(places.node[rank]), t);
+      count_once(1 + 2 * ranks + static_cast<std::size_t>(places.node_of(static_cast<Rank>(rank))), t);
     }
   }
   return counts;
@@ -207,7 +179,7 @@ HopLoad::HopLoad(int ranks) {
 double HopLoad::of_node(const RankPlaces& places, int node) const {
   double out = 0, in = 0;
   for (std::size_t r = 0; r < out_bytes.size(); ++r) {
-    if (places.node[r] != node) continue;
+    if (places.node_of(static_cast<Rank>(r)) != node) continue;
     out += out_bytes[r];
     in += in_bytes[r];
   }
@@ -237,13 +209,9 @@ std::vector<HopLoad> hop_loads(const Traffic& traffic, ExchangeCall call, Exchan
   std::vector<HopLoad> hops;
   std::vector<std::vector<char>> linked;  // by hop, [R, R]
   for (const Bundle& bundle : Bundles(traffic, call, algorithm, row_bytes).all()) {
-    const std::vector<int> nodes = nodes_of_group(places, bundle.from);
-    const auto place = [&](Rank rank) {
-      const auto found = std::find(nodes.begin(), nodes.end(), places.node[static_cast<std::size_t>(rank)]);
-      return static_cast<int>(found - nodes.begin());
-    };
-    const std::vector<int> nodes_on_way =
-        way(algorithm, place(bundle.from), place(bundle.to), static_cast<int>(nodes.size()));
+    const std::span<const int> nodes = places.nodes_of_group(bundle.from);
+    const std::vector<int> nodes_on_way = way(algorithm, places.place_of_node(bundle.from),
+                                              places.place_of_node(bundle.to), static_cast<int>(nodes.size()));
     Rank holder = bundle.from;
     for (std::size_t hop = 0; hop < nodes_on_way.size(); ++hop) {
       if (hop == hops.size()) {

@@ -14,13 +14,8 @@
 namespace moetax {
 namespace {
 
-// Of a core's second-level cache: from how much on rows are written around the caches, and up to how much are offered
-// and not pushed. Offered rows are copied once more, by this rank and in its cache, and each receiver looks through all
-// choices: worth it where flags and cold lines cost more than bytes.
+// Of a core's second-level cache: from how much on rows are written around the caches.
 constexpr std::size_t kStreamCaches = 4;
-constexpr std::size_t kOfferedCacheShare = 4;
-constexpr std::size_t kUsualL2Bytes = std::size_t{1} << 20;  // where the machine does not say
-constexpr std::int64_t kMaxOfferedRows = 256;
 
 // What each rank tells the others when the exchange is made.
 struct Sizes {
@@ -50,9 +45,9 @@ Exchange::Impl::Impl(std::unique_ptr<Communicator> own_comm, const ExchangeOptio
       builder(placement, self),
       max_tokens(static_cast<std::size_t>(comm->size())),
       max_offered_bytes(max_tokens.size()) {
-  const std::size_t cache = probe_host().l2_bytes ? probe_host().l2_bytes : kUsualL2Bytes;
-  stream_bytes = kStreamCaches * cache;
-  max_offered_bytes[static_cast<std::size_t>(self)] = static_cast<std::int64_t>(cache / kOfferedCacheShare);
+  const std::size_t l2_bytes = probe_host().l2_bytes;
+  stream_bytes = kStreamCaches * (l2_bytes ? l2_bytes : kUsualL2Bytes);
+  max_offered_bytes[static_cast<std::size_t>(self)] = offered_limit_bytes(l2_bytes);
 }
 
 // A token has at most one row per expert of the rank.

@@ -1,22 +1,14 @@
 // The two-dimensional mesh: nodes lie in a grid; bundles go along their row to the column of their node, then along the
 // column. Two hops at most, and each node speaks with its row and its column only.
 #include "exchange/relay_carrier.h"
+#include "moetax/base/node_ways.h"
 
 namespace moetax {
 namespace {
 
-// As square as the number of nodes allows; a prime number is a single row.
-int columns_of(int num_nodes) {
-  int rows = 1;
-  for (int r = 1; r * r <= num_nodes; ++r) {
-    if (num_nodes % r == 0) rows = r;
-  }
-  return num_nodes / rows;
-}
-
 class Mesh2d final : public RelayCarrier {
  public:
-  explicit Mesh2d(const CarrierSetup& setup) : RelayCarrier(setup), columns_(columns_of(setup.nodes->num_nodes())) {
+  explicit Mesh2d(const CarrierSetup& setup) : RelayCarrier(setup), columns_(mesh_columns(setup.nodes->num_nodes())) {
     find_phases();
   }
 

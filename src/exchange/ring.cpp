@@ -1,7 +1,8 @@
 // The ring carrier: nodes pass bundles to their neighbours, whichever way round is shorter, at most half the ring.
-#include <algorithm>
+#include <cstdlib>
 
 #include "exchange/relay_carrier.h"
+#include "moetax/base/node_ways.h"
 
 namespace moetax {
 namespace {
@@ -11,12 +12,8 @@ class Ring final : public RelayCarrier {
   explicit Ring(const CarrierSetup& setup) : RelayCarrier(setup) { find_phases(); }
 
  private:
-  // Nodes forward, or backward if negative. Exactly half the ring is half and half, by the sender's node.
   int distance(Rank from, Rank to) const {
-    const int num = nodes().num_nodes(), start = nodes().node_of(from);
-    const int forward = (nodes().node_of(to) - start + num) % num;
-    const bool ahead = 2 * forward < num || (2 * forward == num && start % 2 == 0);
-    return ahead ? forward : forward - num;
+    return ring_distance(nodes().node_of(from), nodes().node_of(to), nodes().num_nodes());
   }
   int hops(Rank from, Rank to) const override { return std::abs(distance(from, to)); }
   Rank holder(Rank from, Rank to, int hop) const override {

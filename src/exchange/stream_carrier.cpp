@@ -25,6 +25,7 @@ Result<void> StreamCarrier::reserve(std::size_t window) {
   open_.reserve(2 * window);
   awaited_.reserve(2 * window);
   awaited_idx_.reserve(2 * window);
+  awaited_from_.resize(static_cast<std::size_t>(size()));
   return {};
 }
 
@@ -110,10 +111,10 @@ void StreamCarrier::receive(const Chunk& chunk) {
 Result<std::size_t> StreamCarrier::finish_one(Operation operation, Deadline deadline) {
   awaited_.clear();
   awaited_idx_.clear();
+  ++turn_;
   for (std::size_t i = 0; i < open_.size(); ++i) {
-    const auto older = [&](const Open& other) { return other.incoming && other.chunk.peer == open_[i].chunk.peer; };
-    const auto here = open_.begin() + static_cast<std::ptrdiff_t>(i);
-    if (open_[i].incoming && std::any_of(open_.begin(), here, older)) continue;
+    if (open_[i].incoming && std::exchange(awaited_from_[static_cast<std::size_t>(open_[i].chunk.peer)], turn_) == turn_)
+      continue;
     awaited_.push_back(open_[i].message);
     awaited_idx_.push_back(i);
   }

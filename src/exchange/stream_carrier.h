@@ -1,6 +1,7 @@
 // Carriers that send every bundle straight to its rank, in chunks, a few of which are under way at a time.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -62,6 +63,8 @@ class StreamCarrier : public Carrier {
   std::vector<Open> open_;        // under way, in the order they were started
   std::vector<Message> awaited_;  // of them, those that may be finished next
   std::vector<std::size_t> awaited_idx_;
+  std::vector<std::uint64_t> awaited_from_;  // [R] the last turn in which a receive from that rank was awaited
+  std::uint64_t turn_ = 0;
 };
 
 }  // namespace moetax

@@ -4,19 +4,11 @@
 #include <cstring>
 #include <string_view>
 
+#include "moetax/base/statistics.h"
 #include "moetax/transport/node_map.h"
 
 namespace moetax {
 namespace {
-
-RankPlaces places_of(ExpertParallel& parallel) {
-  const Communicator& world = parallel.world();
-  const NodeMap nodes(world);
-  RankPlaces places;
-  for (Rank rank = 0; rank < world.size(); ++rank) places.node.push_back(nodes.node_of(rank));
-  places.group = parallel.options().ep_size;
-  return places;
-}
 
 // Who in the world holds each expert for this rank.
 std::vector<Rank> owners(ExpertParallel& parallel, const RankPlaces& places) {
@@ -32,36 +24,54 @@ Deadline deadline_of(ExpertParallel& parallel) {
   return Deadline::in_seconds(parallel.options().deadline_s);
 }
 
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
+// What a rank brings to a review.
+struct Seen {
+  TaxSeen tax;
+  std::vector<Period> calls;
+
+  std::vector<std::byte> to_bytes() const {
+    std::vector<std::byte> bytes(sizeof tax + calls.size() * sizeof(Period));
+    std::memcpy(bytes.data(), &tax, sizeof tax);
+    if (!calls.empty()) std::memcpy(bytes.data() + sizeof tax, calls.data(), calls.size() * sizeof(Period));
+    return bytes;
+  }
+  static Seen of_bytes(std::span<const std::byte> bytes) {
+    Seen seen;
+    std::memcpy(&seen.tax, bytes.data(), sizeof seen.tax);
+    seen.calls.resize((bytes.size() - sizeof seen.tax) / sizeof(Period));
+    if (!seen.calls.empty()) {
+      std::memcpy(seen.calls.data(), bytes.data() + sizeof seen.tax, seen.calls.size() * sizeof(Period));
+    }
+    return seen;
+  }
+};
 
 // The median over calls of a dispatch and its combine, each the slowest group's span.
-std::optional<double> seen_us(std::span<const std::vector<std::byte>> calls, int group) {
-  std::vector<std::vector<Period>> of_rank;
-  std::size_t least = SIZE_MAX;
-  for (const std::vector<std::byte>& bytes : calls) {
-    std::vector<Period>& periods = of_rank.emplace_back(bytes.size() / sizeof(Period));
-    if (!periods.empty()) std::memcpy(periods.data(), bytes.data(), periods.size() * sizeof(Period));
-    least = std::min(least, periods.size());
-  }
+std::optional<double> seen_us(std::span<const Seen> ranks, int group) {
+  const auto fewer = [](const Seen& a, const Seen& b) { return a.calls.size() < b.calls.size(); };
+  const std::size_t least = std::min_element(ranks.begin(), ranks.end(), fewer)->calls.size();
   std::vector<double> us;
-  for (std::size_t call = 0; call + 1 < least; call += 2) {
+  std::vector<Period> call(ranks.size());
+  for (std::size_t pair = 0; pair + 1 < least; pair += 2) {
     double both = 0;
-    for (const std::size_t i : {call, call + 1}) {
-      double slowest = 0;
-      for (std::size_t first = 0; first < of_rank.size(); first += static_cast<std::size_t>(group)) {
-        std::vector<Period> periods;
-        for (std::size_t r = first; r < first + static_cast<std::size_t>(group); ++r) periods.push_back(of_rank[r][i]);
-        slowest = std::max(slowest, span_us(periods));
-      }
-      both += slowest;
+    for (const std::size_t i : {pair, pair + 1}) {
+      for (std::size_t r = 0; r < ranks.size(); ++r) call[r] = ranks[r].calls[i];
+      both += slowest_span_us(call, static_cast<std::size_t>(group));
     }
     us.push_back(both);
   }
   return us.empty() ? std::nullopt : std::optional(median(std::move(us)));
+}
+
+// Of all ranks' steps together.
+std::optional<double> tax_share(std::span<const Seen> ranks) {
+  TaxSeen all;
+  for (const Seen& seen : ranks) {
+    all.tax_ns += seen.tax.tax_ns;
+    all.step_ns += seen.tax.step_ns;
+  }
+  if (all.step_ns <= 0) return std::nullopt;
+  return static_cast<double>(all.tax_ns) / static_cast<double>(all.step_ns);
 }
 
 // What rank 0 tells the others.
@@ -70,6 +80,13 @@ struct Verdict {
 };
 
 }  // namespace
+
+RankPlaces places_of(ExpertParallel& parallel) {
+  const NodeMap nodes(parallel.world());
+  std::vector<int> node;
+  for (const Rank rank : parallel.world().everyone()) node.push_back(nodes.node_of(rank));
+  return {std::move(node), parallel.options().ep_size};
+}
 
 Result<std::optional<Traffic>> gather_traffic(ExpertParallel& parallel, std::span<const RoutingTable* const> layers) {
   RankPlaces places = places_of(parallel);
@@ -104,18 +121,23 @@ ExchangeChooser::ExchangeChooser(std::optional<MachineCosts> costs, const Exchan
 
 Result<std::optional<ExchangeDecision>> ExchangeChooser::review(ExpertParallel& parallel,
                                                                 std::span<const RoutingTable* const> layers,
-                                                                std::optional<double> tax_share) {
+                                                                const TaxSeen& tax) {
   Collectives& world = parallel.over_world();
   for (Period& call : calls_) {
     call.start_ns -= parallel.world().clock_offset_ns(0);
     call.end_ns -= parallel.world().clock_offset_ns(0);
   }
-  MOETAX_ASSIGN(const auto calls, world.gather_bytes(std::as_bytes(std::span(calls_)), deadline_of(parallel)));
+  MOETAX_ASSIGN(const auto handed_in, world.gather_bytes(Seen{tax, calls_}.to_bytes(), deadline_of(parallel)));
   calls_.clear();
   MOETAX_ASSIGN(const auto traffic, gather_traffic(parallel, layers));
   std::optional<ExchangeDecision> decision;
   if (traffic && policy_) {
-    MOETAX_ASSIGN(decision, decide(parallel, *traffic, calls, tax_share));
+    std::vector<Seen> seen;
+    for (const std::vector<std::byte>& bytes : handed_in) seen.push_back(Seen::of_bytes(bytes));
+    const double row_bytes =
+        static_cast<double>(parallel.options().hidden) * static_cast<double>(size_of(parallel.options().dtype));
+    decision = policy_->review(*traffic, row_bytes, parallel.exchange().algorithm(),
+                               {seen_us(seen, traffic->places.group()), tax_share(seen)});
   }
   Verdict verdict;
   if (decision) verdict = {1, static_cast<std::int32_t>(decision->from), static_cast<std::int32_t>(decision->to)};
@@ -130,15 +152,6 @@ Result<std::optional<ExchangeDecision>> ExchangeChooser::review(ExpertParallel& 
         ExchangeDecision{static_cast<ExchangeAlgorithm>(verdict.from), static_cast<ExchangeAlgorithm>(verdict.to), {}};
   }
   return decision;
-}
-
-Result<std::optional<ExchangeDecision>> ExchangeChooser::decide(ExpertParallel& parallel, const Traffic& traffic,
-                                                                std::span<const std::vector<std::byte>> calls,
-                                                                std::optional<double> tax_share) {
-  const double row_bytes =
-      static_cast<double>(parallel.options().hidden) * static_cast<double>(size_of(parallel.options().dtype));
-  return policy_->review(traffic, row_bytes, parallel.exchange().algorithm(),
-                         {seen_us(calls, traffic.places.group), tax_share});
 }
 
 void ExchangeChooser::enter(Part part, const char* name) {

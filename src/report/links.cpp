@@ -5,6 +5,8 @@
 #include <optional>
 #include <utility>
 
+#include "moetax/base/statistics.h"
+
 namespace moetax::report {
 namespace {
 
@@ -31,10 +33,8 @@ Rates rates_between(const std::vector<RankLedger>& ledgers) {
   return rates;
 }
 
-std::optional<double> median(std::vector<double> values) {
-  if (values.empty()) return std::nullopt;
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
+double median_or_0(std::vector<double> values) {
+  return values.empty() ? 0 : median(std::move(values));
 }
 
 }  // namespace
@@ -54,8 +54,8 @@ std::vector<BillLink> find_links(const std::vector<RankLedger>& ledgers) {
   for (auto& [node, link] : links) {
     std::vector<double> its, others;
     for (const auto& [way, rate] : rates) (way.first == node || way.second == node ? its : others).push_back(rate);
-    link.gbs = median(its).value_or(0);
-    const double slower = link.gbs > 0 ? median(others).value_or(0) / link.gbs : 0;
+    link.gbs = median_or_0(std::move(its));
+    const double slower = link.gbs > 0 ? median_or_0(std::move(others)) / link.gbs : 0;
     if (slower > most) {
       most = slower;
       slowest = found.size();

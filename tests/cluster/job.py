@@ -2,6 +2,7 @@
 import dataclasses
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import time
@@ -90,6 +91,17 @@ class Job:
     def wait_for_no_rank(self, timeout):
         """Returns once no rank runs, or fails after `timeout` seconds. The launcher may go on."""
         self._until(lambda ranks: not ranks, timeout, "end")
+
+    def wait_for_matches(self, pattern, count, timeout, rank=0):
+        """Returns all matches of `pattern` in what a rank has written to standard error, once there are `count`."""
+        end = time.monotonic() + timeout
+        while True:
+            matches = re.findall(pattern, _text(self.directory / f"rank-{rank}.err"))
+            if len(matches) >= count:
+                return matches
+            if time.monotonic() > end or not self.running():
+                raise AssertionError(f"{len(matches)} of {count} matches of {pattern!r}: {matches}")
+            time.sleep(POLL_S)
 
     def kill(self, rank, number=signal.SIGKILL):
         """Sends a signal to one rank."""

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "moetax/base/random.h"
@@ -12,10 +13,9 @@
 namespace moetax::test {
 
 inline RankPlaces places_of(int ranks, int per_node, int group = 0) {
-  RankPlaces places;
-  for (Rank r = 0; r < ranks; ++r) places.node.push_back(r / per_node);
-  places.group = group > 0 ? group : ranks;
-  return places;
+  std::vector<int> node;
+  for (Rank r = 0; r < ranks; ++r) node.push_back(r / per_node);
+  return {std::move(node), group > 0 ? group : ranks};
 }
 
 // A link that is one line, sampled without error.
@@ -36,6 +36,7 @@ inline MachineCosts synthetic_machine(int ranks, int per_node) {
   machine.cpu = machine.isa = machine.kernel = "made up";
   machine.transport = "mpi";
   machine.cores = 64;
+  machine.l2_bytes = 2 << 20;
   machine.ranks = ranks;
   machine.nodes = (ranks + per_node - 1) / per_node;
   const double of_rank = 100.0 / per_node, to_all = 20 + 2 * (ranks - per_node - 1);
@@ -57,7 +58,7 @@ inline MachineCosts synthetic_machine(int ranks, int per_node) {
 inline Traffic random_traffic(const RankPlaces& places, int experts_per_rank, int topk, std::int64_t tokens,
                               std::uint64_t seed) {
   Traffic traffic = Traffic::none(places);
-  const int ranks = places.ranks(), nodes = places.nodes(), experts = experts_per_rank * places.group;
+  const int ranks = places.ranks(), nodes = places.nodes(), experts = experts_per_rank * places.group();
   traffic.experts = experts;
   traffic.topk = topk;
   const RandomStream random(seed, 0);
@@ -75,7 +76,7 @@ inline Traffic random_traffic(const RankPlaces& places, int experts_per_rank, in
         const Rank owner = places.first_of_group(source) + static_cast<Rank>(expert) / experts_per_rank;
         ++traffic.choices[static_cast<std::size_t>(source * ranks + owner)];
         ranks_hit[static_cast<std::size_t>(owner)] = 1;
-        nodes_hit[static_cast<std::size_t>(places.node[static_cast<std::size_t>(owner)])] = 1;
+        nodes_hit[static_cast<std::size_t>(places.node_of(owner))] = 1;
       }
       for (int r = 0; r < ranks; ++r)
         traffic.rows[static_cast<std::size_t>(source * ranks + r)] += ranks_hit[static_cast<std::size_t>(r)];

@@ -1,6 +1,8 @@
 // Predictions on links that are known exactly.
 #include <gtest/gtest.h>
 
+#include <chrono>
+
 #include <cmath>
 
 #include "cost/synthetic.h"
@@ -85,11 +87,35 @@ TEST(ExchangeCost, SaysWhatWasNotMeasured) {
             "run has");
 }
 
-TEST(ExchangeCost, RoofOfUniformTraffic) {
+// Groups that fit into nodes are priced as what they are, however many nodes there are.
+TEST(ExchangeCost, GroupsInsideNodesDoNotCross) {
   const MachineCosts machine = synthetic_machine(8, 2);
-  EXPECT_NEAR(link_roof(machine, 4), 50, 0.5);  // of the node's 100 MB/s
-  EXPECT_DOUBLE_EQ(uniform_roof(50, 8, 2), 50.0 * 7 / 6);
-  EXPECT_DOUBLE_EQ(uniform_roof(50, 8, 1), 50.0);
+  const RankPlaces inside = places_of(8, 2, 2), one_node = places_of(2, 2);
+  EXPECT_FALSE(inside.crosses());
+  EXPECT_TRUE(places_of(8, 2, 4).crosses());
+  const Traffic apart = random_traffic(inside, 8, 4, 100, 1), alone = random_traffic(one_node, 8, 4, 100, 1);
+  for (const ExchangeCall call : {ExchangeCall::kDispatch, ExchangeCall::kCombine}) {
+    const CallCost cost = predict_call(machine, apart, call, ExchangeAlgorithm::kFlat, 4096);
+    EXPECT_DOUBLE_EQ(cost.sync_us, predict_call(machine, alone, call, ExchangeAlgorithm::kFlat, 4096).sync_us);
+    EXPECT_EQ(cost.start_up_us, 0);
+  }
+  EXPECT_EQ(rank_algorithms(machine, apart, 4096).size(), 1u);
+}
+
+// All algorithms for a thousand ranks, between two steps.
+TEST(ExchangeCost, PricesManyRanksInTime) {
+  const Traffic traffic = random_traffic(places_of(512, 8), 1, 8, 16, 1);
+  const MachineCosts machine = synthetic_machine(512, 8);
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_EQ(rank_algorithms(machine, traffic, 4096).size(), static_cast<std::size_t>(kNumExchangeAlgorithms));
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+  EXPECT_LT(took.count(), 5);  // a third of a second; each step of the cube of 512 would take minutes
+}
+
+TEST(ExchangeCost, TheRoofIsThatOfTheLinkInUse) {
+  const MachineCosts machine = synthetic_machine(8, 2);
+  EXPECT_NEAR(link_roof(machine, true), 50, 0.5);  // of the node's 100 MB/s
+  EXPECT_GT(link_roof(machine, false), 1e6);        // of memory
 }
 
 }  // namespace

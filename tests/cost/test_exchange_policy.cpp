@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "cost/synthetic.h"
 #include "moetax/cost/exchange_policy.h"
 
@@ -100,6 +102,39 @@ TEST_F(Policy, ALimitThatNothingKeepsIsSaidOnce) {
   EXPECT_FALSE(policy.review(traffic_, kRow, ExchangeAlgorithm::kTwoLevel, {us, 0.5}));
   EXPECT_FALSE(policy.review(traffic_, kRow, ExchangeAlgorithm::kTwoLevel, {us, 0.1}));
   EXPECT_TRUE(policy.review(traffic_, kRow, ExchangeAlgorithm::kTwoLevel, {us, 0.5}));
+}
+
+// A limit that none keeps: the best is taken at once, and then no more changes for less than the margin.
+TEST_F(Policy, ALimitThatStaysCrossedDoesNotChangeAtEveryReview) {
+  const double us = predicted_us(ExchangeAlgorithm::kTwoLevel);
+  ExchangePolicy policy(machine_, {.latency_us = us / 100});
+  const auto used = run(policy, ExchangeAlgorithm::kTwoLevel, 40, [n = 0](ExchangeAlgorithm) mutable {
+    return 1 + 0.05 * (n++ % 3);  // noise
+  });
+  EXPECT_LE(used.size(), 2u);
+}
+
+TEST_F(Policy, AnExchangeThatRecoveredIsTakenAgain) {
+  ExchangePolicy policy(machine_, {});
+  // A link slows down, and what sends least through it suffers most.
+  const auto slow = [](ExchangeAlgorithm a) { return a == ExchangeAlgorithm::kTwoLevel ? 20.0 : 5.0; };
+  run(policy, ExchangeAlgorithm::kTwoLevel, 2, [](ExchangeAlgorithm) { return 1.0; });
+  const auto left = run(policy, ExchangeAlgorithm::kTwoLevel, 20, slow);
+  ASSERT_FALSE(left.empty());
+  ASSERT_NE(left.back(), ExchangeAlgorithm::kTwoLevel);
+  const auto back = run(policy, left.back(), 100, [](ExchangeAlgorithm) { return 1.0; });
+  ASSERT_FALSE(back.empty());
+  EXPECT_EQ(back.back(), ExchangeAlgorithm::kTwoLevel);
+}
+
+TEST_F(Policy, ASlowExchangeIsNotTriedOften) {
+  ExchangePolicy policy(machine_, {});
+  const auto slow = [n = 0](ExchangeAlgorithm a) mutable {
+    return (a == ExchangeAlgorithm::kTwoLevel ? 6.0 : 1.0) * (1 + 0.03 * (n++ % 3));
+  };
+  run(policy, ExchangeAlgorithm::kTwoLevel, 20, slow);
+  const auto used = run(policy, ExchangeAlgorithm::kFlat, 200, slow);
+  EXPECT_LE(std::count(used.begin(), used.end(), ExchangeAlgorithm::kTwoLevel), 3);
 }
 
 TEST_F(Policy, AnotherTrafficIsAnotherChoice) {

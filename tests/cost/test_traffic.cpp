@@ -108,7 +108,7 @@ TEST(Traffic, BalancedRoutesSendWhatTheFormulasExpect) {
 
 TEST(Traffic, CountedFromRoutesByHand) {
   // Ranks 0, 1 | 2; experts 0, 1 on rank 0, 2 on rank 1, 3 on rank 2. Two tokens of rank 1, top-3.
-  const RankPlaces places{{0, 0, 1}, 3};
+  const RankPlaces places({0, 0, 1}, 3);
   const std::vector<Rank> owner{0, 0, 1, 2};
   const std::vector<std::int32_t> chosen{0, 1, 3, 2, 0, 1};
   const auto counts = count_source(places, owner, {chosen.data(), 2, 3});

@@ -24,17 +24,17 @@ class CountingObserver final : public Observer {
 
 struct Ran {
   ExchangeAlgorithm algorithm = ExchangeAlgorithm::kFlat;
-  std::optional<ExchangeDecision> first;
+  std::optional<ExchangeDecision> first, second;
   std::optional<Traffic> traffic;
   int exchanges = 0;
   bool passed_on = false;
 };
 
-Result<Ran> run_rank(Communicator& world, int ep_size) {
+Result<Ran> run_rank(Communicator& world, int ep_size, const ExchangePolicyOptions& options) {
   CountingObserver observer;
   std::optional<MachineCosts> costs;
   if (world.rank() == 0) costs = synthetic_machine(kRanks, kPerNode);
-  ExchangeChooser chooser(std::move(costs), {}, &observer);
+  ExchangeChooser chooser(std::move(costs), options, &observer);
   MOETAX_ASSIGN(ExpertParallel parallel, ExpertParallel::create(world, {.max_tokens = kTokens,
                                                                         .hidden = kHidden,
                                                                         .experts = kExperts,
@@ -56,16 +56,17 @@ Result<Ran> run_rank(Communicator& world, int ep_size) {
   MOETAX_ASSIGN(ran.first, chooser.review(parallel, layers));
   ran.algorithm = parallel.exchange().algorithm();
   MOETAX_TRY(step());
+  MOETAX_ASSIGN(ran.second, chooser.review(parallel, layers, {world.rank() * 25, 100}));
   MOETAX_ASSIGN(ran.traffic, gather_traffic(parallel, layers));
   ran.exchanges = observer.exchanges;
   ran.passed_on = observer.entered > 0 && observer.entered == observer.left;
   return ran;
 }
 
-std::vector<Ran> run_all(int ep_size) {
+std::vector<Ran> run_all(int ep_size, const ExchangePolicyOptions& options = {}) {
   std::vector<Ran> ran(kRanks);
   const auto outcomes = run_threads({.ranks = kRanks, .ranks_per_node = kPerNode}, [&](Communicator& world) {
-    auto result = run_rank(world, ep_size);
+    auto result = run_rank(world, ep_size, options);
     if (!result) {
       ADD_FAILURE() << result.error().message;
       return 1;
@@ -95,6 +96,14 @@ TEST(ExchangeChooser, AllRanksChangeToWhatTheFirstChose) {
   std::int64_t choices = 0;
   for (const std::int64_t count : traffic.choices) choices += count;
   EXPECT_EQ(choices, kRanks * kTokens * kTopK);
+}
+
+TEST(ExchangeChooser, ALimitOnTheTaxIsHeldAgainstAllRanks) {
+  const std::vector<Ran> ran = run_all(0, {.tax_share = 0.1});
+  ASSERT_TRUE(ran[0].second);
+  EXPECT_EQ(ran[0].second->why.find("the tax was 37.5 % of a step, beyond the limit of 10.0 %"), 0u)
+      << ran[0].second->why;
+  EXPECT_FALSE(run_all(0, {.tax_share = 0.4})[0].second);
 }
 
 // Two replicas, each on a node of its own: nothing crosses, so there is nothing to choose.

@@ -10,6 +10,7 @@ namespace moetax::test {
 namespace {
 
 using testing::HasSubstr;
+constexpr ExchangeUse kFlatOnly[] = {{ExchangeAlgorithm::kFlat, 5}};
 
 // Four ranks; rank 1 comes 5 ms late and its clock is off.
 Bill late_bill() {
@@ -35,7 +36,7 @@ TEST(Predictions, StandBesideTheMeasuredTime) {
   const Traffic traffic = random_traffic(places_of(4, 2), 4, 3, 100, 1);
   for (BillExchange& exchange : bill.exchanges) exchange.internode_bytes = exchange.physical_bytes / 2;
   const Traffic layers[] = {traffic, traffic};
-  add_predictions(machine, layers, ExchangeAlgorithm::kFlat, 512, bill);
+  add_predictions(machine, layers, kFlatOnly, 512, bill);
   for (const BillExchange& exchange : bill.exchanges) {
     const double us =
         predict_call(machine, traffic, *exchange_call(exchange.name), ExchangeAlgorithm::kFlat, 512).total_us();
@@ -62,13 +63,31 @@ TEST(Predictions, TheRoofOfUniformTraffic) {
   bill.exchanges[0].physical_bytes = physical;
   bill.exchanges[0].internode_bytes = internode;
   const MachineCosts machine = synthetic_machine(4, 2);
-  add_predictions(machine, {&traffic, 1}, ExchangeAlgorithm::kFlat, 512, bill);
-  EXPECT_NEAR(bill.exchanges[0].roof_gbs.value() * 1e3, uniform_roof(link_roof(machine, 2), 4, 2), 1);
+  add_predictions(machine, {&traffic, 1}, kFlatOnly, 512, bill);
+  EXPECT_NEAR(bill.exchanges[0].roof_gbs.value() * 1e3, link_roof(machine, true) * 3 / 2, 1);
+}
+
+// What carried most of the steps is what the median of the measured times is of; the roof is always the same.
+TEST(Predictions, AreMediansWhereTheExchangeChanged) {
+  const MachineCosts machine = synthetic_machine(4, 2);
+  const Traffic traffic = random_traffic(places_of(4, 2), 4, 3, 100, 1);
+  const auto predicted = [&](ExchangeAlgorithm algorithm) {
+    return predict_call(machine, traffic, ExchangeCall::kDispatch, algorithm, 512).total_us();
+  };
+  for (const auto& [flat, two_level] : {std::pair{7, 3}, std::pair{3, 7}}) {
+    Bill bill = late_bill();
+    for (BillExchange& exchange : bill.exchanges) exchange.internode_bytes = exchange.physical_bytes / 2;
+    const ExchangeUse uses[] = {{ExchangeAlgorithm::kFlat, flat}, {ExchangeAlgorithm::kTwoLevel, two_level}};
+    add_predictions(machine, {&traffic, 1}, uses, 512, bill);
+    EXPECT_DOUBLE_EQ(bill.exchanges[0].predicted_us.value(),
+                     predicted(flat > two_level ? ExchangeAlgorithm::kFlat : ExchangeAlgorithm::kTwoLevel));
+    EXPECT_NEAR(bill.exchanges[0].roof_gbs.value(), 0.1, 0.002);
+  }
 }
 
 TEST(Predictions, NothingIsSaidWithoutTraffic) {
   Bill bill = late_bill();
-  add_predictions(synthetic_machine(4, 2), {}, ExchangeAlgorithm::kFlat, 512, bill);
+  add_predictions(synthetic_machine(4, 2), {}, kFlatOnly, 512, bill);
   for (const BillExchange& exchange : bill.exchanges) EXPECT_FALSE(exchange.predicted_us || exchange.roof_gbs);
   EXPECT_THAT(to_text(bill), testing::Not(HasSubstr("predicted")));
 }
@@ -116,7 +135,7 @@ TEST(SlowLink, ItsFactorIsThatOfTheTimeAgainstTheCalibration) {
     const HopLoad load = hop_loads(traffic, *exchange_call(exchange.name), ExchangeAlgorithm::kFlat, 4096).front();
     exchange.span_us = 7 * load.of_node(traffic.places, 1) / 100;  // links of 100 MB/s
   }
-  add_predictions(machine, {&traffic, 1}, ExchangeAlgorithm::kFlat, 4096, bill);
+  add_predictions(machine, {&traffic, 1}, kFlatOnly, 4096, bill);
   EXPECT_NEAR(bill.links[1].slowdown.value(), 7, 0.05);
   EXPECT_FALSE(bill.links[0].slowdown);
   bill.tax.wire_us = 0.5 * bill.step_us.mean;

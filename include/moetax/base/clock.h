@@ -59,4 +59,13 @@ inline double span_us(std::span<const Period> periods) {
   return static_cast<double>(std::clamp(end - start, shortest, longest)) * 1e-3;
 }
 
+// The same of the slowest of several groups, each of `group` of the periods in turn.
+inline double slowest_span_us(std::span<const Period> periods, std::size_t group) {
+  double slowest = 0;
+  for (std::size_t first = 0; first + group <= periods.size(); first += group) {
+    slowest = std::max(slowest, span_us(periods.subspan(first, group)));
+  }
+  return slowest;
+}
+
 }  // namespace moetax

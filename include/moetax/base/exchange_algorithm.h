@@ -1,6 +1,7 @@
 // The ways of rows between nodes: a word that the exchange, its costs and the command line share.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 namespace moetax {
@@ -21,6 +22,15 @@ inline constexpr int kNumExchangeAlgorithms = 5;
 constexpr const char* to_string(ExchangeAlgorithm algorithm) {
   constexpr const char* kNames[kNumExchangeAlgorithms] = {"flat", "direct", "ring", "mesh2d", "two-level"};
   return kNames[static_cast<int>(algorithm)];
+}
+
+// A rank of few tokens lays its rows open inside a node, where their receivers fetch them, instead of pushing them: so
+// many rows, and so much of a core's second-level cache, at most. Offered rows are copied once more, by their rank and
+// in its cache, and each receiver looks through all choices: beyond, that costs more than the flag it saves.
+inline constexpr std::int64_t kMaxOfferedRows = 256;
+inline constexpr std::size_t kUsualL2Bytes = std::size_t{1} << 20;  // where a machine does not say
+constexpr std::int64_t offered_limit_bytes(std::size_t l2_bytes) {
+  return static_cast<std::int64_t>((l2_bytes ? l2_bytes : kUsualL2Bytes) / 4);
 }
 
 }  // namespace moetax

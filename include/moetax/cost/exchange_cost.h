@@ -35,21 +35,16 @@ std::optional<std::string> cannot_predict(const MachineCosts& machine, const Ran
 CallCost predict_call(const MachineCosts& machine, const Traffic& traffic, ExchangeCall call,
                       ExchangeAlgorithm algorithm, double row_bytes);
 
-// The algorithms by the predicted time of a dispatch and its combine, best first. Where nothing crosses between nodes
-// they are all the same and flat is the only one.
+// The algorithms by the predicted time of a dispatch and its combine, best first. Where groups do not cross between
+// nodes they are all the same and flat is the only one.
 struct RankedAlgorithm {
   ExchangeAlgorithm algorithm = ExchangeAlgorithm::kFlat;
   double predicted_us = 0;
 };
 std::vector<RankedAlgorithm> rank_algorithms(const MachineCosts& machine, const Traffic& traffic, double row_bytes);
 
-// The fastest a rank's link carries, in bytes per us: of the node's link its share, on one node its memory. 0: unknown.
-double link_roof(const MachineCosts& machine, int nodes);
-
-// Physical bytes per us of a rank under uniform traffic, of which only (n-g)/(n-1) crosses its link of `link` bytes per
-// us: link (n-1) / (n-g) for n ranks, g per node; n > g.
-constexpr double uniform_roof(double link, int ranks, int ranks_per_node) {
-  return link * (ranks - 1) / (ranks - ranks_per_node);
-}
+// The fastest a rank's link carries, in bytes per us: of the node's link its share where rows cross, else its memory.
+// 0: unknown.
+double link_roof(const MachineCosts& machine, bool crosses);
 
 }  // namespace moetax

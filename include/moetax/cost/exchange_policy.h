@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -12,7 +13,8 @@ namespace moetax {
 struct ExchangePolicyOptions {
   double hysteresis = 0.10;  // another exchange must promise to be so much faster,
   int reviews = 2;           // in so many reviews running
-  // Limits that, once crossed, end the patience: the best is taken at once, however little better.
+  // Limits that end the patience when they are first crossed: the best is taken at once if it is 2 % better. While they
+  // stay crossed patience is back, because nobody gains from a change at every review.
   std::optional<double> latency_us = {};  // of a dispatch and its combine
   std::optional<double> tax_share = {};   // of a step
 };
@@ -31,7 +33,9 @@ struct ExchangeDecision {
 // Predictions miss what changes: a link that slowed down, a rank that others share. The ratio of measured to predicted
 // time is kept for each exchange that ran; one that did not run is expected to miss by its geometric half, because
 // what ails a link ails all that cross it, but not all as much. So a slow exchange is left for the next best, and come
-// back to if that is no better.
+// back to if that is no better. What is known of those that do not run ages: a sudden change of the one that runs is
+// news of them too (to the better wholly, to the worse by its geometric half), and at every review they are drawn a
+// little towards it. So an exchange that recovered is tried again.
 class ExchangePolicy {
  public:
   // `machine` must have what cannot_predict() asks for.
@@ -54,7 +58,9 @@ class ExchangePolicy {
   std::array<std::optional<double>, kNumExchangeAlgorithms> correction_;  // measured over predicted
   bool first_ = true;
   int votes_ = 0;  // reviews running in which another was better
-  bool told_limit_ = false;
+  // Of limits: kept; crossed, and another exchange was taken for it; crossed, and it was said that none is better.
+  enum class Limit : std::uint8_t { kKept, kActed, kTold };
+  Limit limit_ = Limit::kKept;
 };
 
 }  // namespace moetax

@@ -1,6 +1,7 @@
 // What a machine or cluster was measured to cost: the links that moetax calibrate fitted, and machine.json.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -47,7 +48,8 @@ struct CallCosts {
 
 struct MachineCosts {
   std::string tool_version, cpu, isa, kernel, transport;
-  int cores = 0;  // of one node
+  int cores = 0;             // of one node
+  std::size_t l2_bytes = 0;  // of a core; 0: not known
   int ranks = 0, nodes = 0;
   std::vector<MeasuredLink> links;
   CallCosts calls;

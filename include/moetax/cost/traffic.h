@@ -18,17 +18,47 @@ namespace moetax {
 
 // Which ranks sit where. Ranks are those of the world; each `group` in a row hold one replica of the experts and
 // exchange tokens among themselves.
-struct RankPlaces {
-  std::vector<int> node;  // [R], numbered from 0
-  int group = 1;          // ranks that exchange with each other; divides R
+class RankPlaces {
+ public:
+  RankPlaces() = default;
+  // `node` [R] of each rank, numbered from 0; `group` ranks exchange with each other and divide R.
+  RankPlaces(std::vector<int> node, int group);
 
-  int ranks() const { return static_cast<int>(node.size()); }
-  int nodes() const;
-  int first_of_group(Rank rank) const { return rank / group * group; }
+  int ranks() const { return static_cast<int>(node_.size()); }
+  int nodes() const { return nodes_; }
+  int group() const { return group_; }
+  int node_of(Rank rank) const { return node_[static_cast<std::size_t>(rank)]; }
+  int first_of_group(Rank rank) const { return rank / group_ * group_; }
+  // Whether ranks of one group sit on different nodes, so that rows may cross.
+  bool crosses() const { return crosses_; }
+  // Whether ranks of one group share a node.
+  bool shares_nodes() const { return shares_nodes_; }
   // The ranks of `rank`'s group on a node, ascending.
-  std::vector<Rank> mates(Rank rank, int on_node) const;
-  // Who stands for `rank` on another node: the mate with its place, counted round where there are fewer.
-  Rank counterpart(Rank rank, int on_node) const;
+  std::span<const Rank> mates(Rank rank, int on_node) const { return mates_[mates_at(rank, on_node)]; }
+  // The nodes that `rank`'s group is on, in the order of its ranks. Rings and meshes lead over these alone.
+  std::span<const int> nodes_of_group(Rank rank) const {
+    return group_nodes_[static_cast<std::size_t>(rank / group_)];
+  }
+  // The place of `rank`'s node among them.
+  int place_of_node(Rank rank) const { return place_of_node_[static_cast<std::size_t>(rank)]; }
+  // Who stands for `rank` on a node where it has mates: the one with its place, counted round where there are fewer.
+  Rank counterpart(Rank rank, int on_node) const {
+    const std::span<const Rank> there = mates(rank, on_node);
+    return there[static_cast<std::size_t>(place_[static_cast<std::size_t>(rank)]) % there.size()];
+  }
+
+ private:
+  std::size_t mates_at(Rank rank, int on_node) const {
+    return static_cast<std::size_t>(rank / group_ * nodes_ + on_node);
+  }
+
+  std::vector<int> node_;                      // [R]
+  std::vector<int> place_;                     // [R] among the mates of its own node
+  std::vector<int> place_of_node_;             // [R]
+  std::vector<std::vector<int>> group_nodes_;  // [groups]
+  std::vector<std::vector<Rank>> mates_;       // [groups, nodes]
+  int nodes_ = 0, group_ = 1;
+  bool crosses_ = false, shares_nodes_ = false;
 };
 
 // One dispatch, as its routing says; the combine is its mirror.
@@ -47,13 +77,12 @@ struct Traffic {
   std::int64_t choices_at(Rank from, Rank to) const { return choices[at(from, to)]; }
   std::int64_t rows_at(Rank from, Rank to) const { return rows[at(from, to)]; }
   std::int64_t node_rows_at(Rank from, int node) const {
-    return node_rows[static_cast<std::size_t>(from) * static_cast<std::size_t>(places.nodes()) +
-                     static_cast<std::size_t>(node)];
+    return node_rows[static_cast<std::size_t>(from * places.nodes() + node)];
   }
 
  private:
   std::size_t at(Rank from, Rank to) const {
-    return static_cast<std::size_t>(from) * places.node.size() + static_cast<std::size_t>(to);
+    return static_cast<std::size_t>(from * places.ranks() + to);
   }
 };
 

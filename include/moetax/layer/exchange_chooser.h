@@ -19,9 +19,17 @@
 
 namespace moetax {
 
+// Where the ranks of the world sit, and which of them exchange with each other.
+RankPlaces places_of(ExpertParallel& parallel);
+
 // Collective over the world: what a step with this routing brings where. On rank 0 the traffic, nullopt elsewhere.
 // Several layers: the mean of theirs.
 Result<std::optional<Traffic>> gather_traffic(ExpertParallel& parallel, std::span<const RoutingTable* const> layers);
+
+// What a rank measured of its steps since the last review, all of them together; nothing where it measured none.
+struct TaxSeen {
+  std::int64_t tax_ns = 0, step_ns = 0;
+};
 
 // Passes on to `observer` (may be null) what it hears. From the rank's thread only.
 class ExchangeChooser final : public Observer {
@@ -30,11 +38,10 @@ class ExchangeChooser final : public Observer {
   ExchangeChooser(std::optional<MachineCosts> costs, const ExchangePolicyOptions& options, Observer* observer);
 
   // Collective over the world, after the same step on all ranks, while no handle or layout is alive (kUsage otherwise,
-  // as Exchange::set_algorithm says). `layers` are the last routings of this rank's layers, at least one; `tax_share`
-  // of the last steps where a limit is set on it. Two small gathers. What was decided, if anything; `why` on rank 0
-  // only.
+  // as Exchange::set_algorithm says). `layers` are the last routings of this rank's layers, at least one; `tax` counts
+  // where a limit is set on it. Two small gathers. What was decided, if anything; `why` on rank 0 only.
   Result<std::optional<ExchangeDecision>> review(ExpertParallel& parallel, std::span<const RoutingTable* const> layers,
-                                                 std::optional<double> tax_share = std::nullopt);
+                                                 const TaxSeen& tax = {});
 
   void enter(Part part, const char* name) override;
   void leave() override;
@@ -44,10 +51,6 @@ class ExchangeChooser final : public Observer {
 
  private:
   static constexpr std::size_t kMaxCalls = 64;  // kept since the last review, half of them dispatches
-
-  Result<std::optional<ExchangeDecision>> decide(ExpertParallel& parallel, const Traffic& traffic,
-                                                 std::span<const std::vector<std::byte>> calls,
-                                                 std::optional<double> tax_share);
 
   std::optional<ExchangePolicy> policy_;
   Observer* observer_;

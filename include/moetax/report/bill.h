@@ -119,8 +119,7 @@ struct BillLink {
   Node node = 0;
   double gbs = 0;     // of one stream from or to it, the median over the other nodes
   bool slow = false;  // the slowest, by far: the streams between all others are more than twice as fast
-  std::optional<double>
-      slowdown;  // of its link against the calibration; where slow, and costs and one exchange are known
+  std::optional<double> slowdown;  // of its link against the calibration; where slow, and costs are known
 };
 
 // What --exchange auto decided, and why.
@@ -228,11 +227,18 @@ struct Bill {
 // with no steps the numbers are zero and a finding says so.
 void fill_bill(const std::vector<RankLedger>& ledgers, Bill& bill);
 
+// In how many measured steps an exchange carried the rows.
+struct ExchangeUse {
+  ExchangeAlgorithm algorithm = ExchangeAlgorithm::kFlat;
+  int steps = 0;
+};
+
 // Predictions and roofs of the exchanges of a filled bill, and the slowdown of a slow link. `layers` is the traffic of
-// each layer, all of it carried by `algorithm`. A roof is what the links of a rank carry of its physical bytes: where a
-// share of them crosses between nodes, the link's rate over that share, under uniform traffic uniform_roof(); on one
-// node the rate of memory.
-void add_predictions(const MachineCosts& machine, std::span<const Traffic> layers, ExchangeAlgorithm algorithm,
+// each layer, `uses` (at least one, with a step) who carried it. As measured times are medians over calls, predicted
+// ones are medians over steps. A roof is what the links of a rank carry of its physical bytes: where a share of them
+// crosses between nodes, the link's rate over that share (uniform traffic of n ranks, g per node: link (n-1) / (n-g)),
+// else the rate of memory.
+void add_predictions(const MachineCosts& machine, std::span<const Traffic> layers, std::span<const ExchangeUse> uses,
                      double row_bytes, Bill& bill);
 
 // The findings of a filled bill: the one bottleneck first, the others by their estimated gain. Replaces earlier ones.

@@ -96,7 +96,9 @@ Result<void> LocalCommunicator::wait_for(Awaited& awaited, Operation operation, 
 }
 
 Result<void> LocalCommunicator::idle(Awaited& awaited, Operation operation, Deadline deadline, Wait& outcome) {
+  // Asked after the end of `world` was seen: what it had sent is there by now and has to be taken in first.
   const auto is_missing = [&](Rank world) {
+    progress();
     const auto is_it = [&](Rank peer) {
       return world_rank(peer) == world && !awaited.is_here(peer) && heard_out(peer);
     };
@@ -106,8 +108,6 @@ Result<void> LocalCommunicator::idle(Awaited& awaited, Operation operation, Dead
   while (!spin(awaited, endings, deadline, outcome)) {
     if (const std::uint32_t now = this->endings(); now != endings) {
       endings = now;
-      // What those who ended had sent is there by now: taken in first, they are not missing.
-      if (awaited.complete()) return {};
       auto error = roster_.explain(world_rank(rank_), is_missing, operation);
       // A wait that is satisfied after all is no error.
       if (awaited.complete()) return {};

@@ -114,14 +114,22 @@ double ledger_bytes(const BenchOptions& options) {
          static_cast<double>(5 * sizeof(LedgerExchange) + 8 * sizeof(LedgerWait));
 }
 
-}  // namespace
-
-double memory_needed(const BenchOptions& options, bool native_bf16) {
+double of_one_run(const BenchOptions& options, bool native_bf16) {
   const Sizes s(options, native_bf16);
   const double weights = (s.expert_elements + s.replicated_elements) * s.element;
   const double input = s.tokens * s.h * s.element;
   const double each_layer = weights + gradient_bytes(s) + layer_scratch(s) + kept_bytes(s) + input;
   return options.layers * each_layer + common_bytes(s) + ledger_bytes(options) + s.ranks * kProcess;
+}
+
+}  // namespace
+
+double memory_needed(const BenchOptions& options, bool native_bf16) {
+  const double needed = of_one_run(options, native_bf16);
+  if (!options.stress.replicas) return needed;
+  BenchOptions replicas = options;  // run after the ranks that exchange are gone
+  replicas.ep_size = 1;
+  return std::max(needed, of_one_run(replicas, native_bf16));
 }
 
 Result<void> check_memory(const BenchOptions& options, const HostInfo& host) {

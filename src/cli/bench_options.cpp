@@ -27,6 +27,8 @@ struct Typed {
   std::optional<std::string> exchange;
   std::optional<double> latency_limit_ms, tax_limit_percent;
   bool recompute = false;
+  std::string requests_of, baseline;
+  std::optional<std::string> concurrency, rate;
   std::optional<int> ranks, threads;
   std::vector<std::string> delays;
 };
@@ -98,6 +100,24 @@ void declare_run(CLI::App& app, BenchOptions& options, Typed& typed) {
   app.add_option("--delay", typed.delays, "RANK:MS makes a rank sleep in every step; may be repeated")
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   app.add_option("--deadline", options.deadline_s, "seconds until a silent rank is given up")->capture_default_str();
+}
+
+void declare_load(CLI::App& app, BenchOptions& options, Typed& typed) {
+  app.add_option("--concurrency", typed.concurrency,
+                 "afterwards serve so many requests at a time, each followed by the next (1,2,4,8,16): latencies")
+      ->group("Load");
+  app.add_option("--rate", typed.rate, "afterwards serve requests that come by chance, so many per second (5,50)")
+      ->group("Load");
+  app.add_option("--request", typed.requests_of,
+                 "tokens of a request: PROMPT+OUTPUT, several by commas (default: 0+32 and half of --tokens+0)")
+      ->group("Load");
+  app.add_option("--requests", options.stress.requests,
+                 "of each level (default: 8 times the concurrency, at least 32; 64 of a rate)")
+      ->group("Load");
+  app.add_option("--baseline", typed.baseline,
+                 "replicas: the same load again on as many ranks that hold all experts and exchange nothing")
+      ->check(CLI::IsMember({"replicas"}))
+      ->group("Load");
 }
 
 void declare_output(CLI::App& app, BenchOptions& options) {
@@ -220,6 +240,44 @@ Result<void> resolve_exchange(const Typed& typed, BenchOptions& options) {
   return {};
 }
 
+// Without a level of its own the baseline is full batches: each rank serves one request of all its tokens after
+// another.
+Result<void> resolve_load(const Typed& typed, BenchOptions& options) {
+  StressOptions& stress = options.stress;
+  const std::int64_t least = *std::min_element(options.tokens.begin(), options.tokens.end());
+  stress.replicas = !typed.baseline.empty();
+  if (typed.concurrency) {
+    MOETAX_ASSIGN(stress.concurrency, parse_concurrency(*typed.concurrency));
+  }
+  if (typed.rate) {
+    MOETAX_ASSIGN(stress.rate, parse_rates(*typed.rate));
+  }
+  const bool full_batches = stress.replicas && !stress.wanted();
+  if (full_batches) stress.concurrency = {options.ranks};
+  if (!stress.wanted()) {
+    if (typed.requests_of.empty() && !stress.requests) return {};
+    return fail(ErrorCode::kUsage, "--request and --requests are about load: add --concurrency or --rate");
+  }
+  if (!typed.requests_of.empty()) {
+    MOETAX_ASSIGN(stress.shapes, parse_requests(typed.requests_of));
+  } else if (full_batches) {
+    stress.shapes = {{least, 0}};
+  } else {
+    stress.shapes = {{0, 32}, {std::max<std::int64_t>(1, least / 2), 0}};
+  }
+  for (const RequestShape& shape : stress.shapes) {
+    if (std::max<std::int64_t>(1, shape.prompt) <= least) continue;
+    return fail(ErrorCode::kUsage,
+                fmt::format("a request of {} tokens at once does not fit into a batch of --tokens {}",
+                            std::max<std::int64_t>(1, shape.prompt), least));
+  }
+  if (stress.requests && !(*stress.requests >= 1 && *stress.requests <= 1000000)) {
+    return fail(ErrorCode::kUsage, fmt::format("--requests {}: expected 1 to 1000000", *stress.requests));
+  }
+  if (options.backward) return fail(ErrorCode::kUsage, "requests have no backward pass: leave --backward out");
+  return {};
+}
+
 }  // namespace
 
 std::int64_t BenchOptions::first_token(Rank rank) const {
@@ -238,6 +296,21 @@ int BenchOptions::exchanges_per_step() const {
 int BenchOptions::recorded_steps() const {
   constexpr int kMaxExchanges = 400000;  // kept by a ledger
   return std::min(steps, std::max(1, kMaxExchanges / exchanges_per_step()));
+}
+
+ExpertParallelOptions BenchOptions::parallel_options(Rank rank, Observer* observer, int replica_ranks) const {
+  return {.max_tokens = tokens[static_cast<std::size_t>(rank)],
+          .hidden = model.hidden,
+          .experts = model.router.experts,
+          .topk = model.router.topk,
+          .dtype = dtype,
+          .ep_size = replica_ranks,
+          .in_flight = activations == Activations::kRecompute ? 2 : 1,
+          .threads = threads,
+          .algorithm = exchange,
+          .fp32_sums = fp32_sums,
+          .deadline_s = deadline_s,
+          .observer = observer};
 }
 
 LayerConfig BenchOptions::layer_config() const {
@@ -261,6 +334,7 @@ Result<std::optional<BenchOptions>> parse_bench_options(int argc, char** argv, i
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   declare_model(app, typed);
   declare_run(app, options, typed);
+  declare_load(app, options, typed);
   declare_output(app, options);
   try {
     app.parse(argc, argv);
@@ -281,6 +355,7 @@ Result<std::optional<BenchOptions>> parse_bench_options(int argc, char** argv, i
   MOETAX_ASSIGN(options.tokens, parse_tokens(typed.tokens, options.ranks));
   MOETAX_ASSIGN(options.delay_ms, parse_delays(typed.delays, options.ranks));
   MOETAX_TRY(resolve_exchange(typed, options));
+  MOETAX_TRY(resolve_load(typed, options));
   options.dtype = typed.dtype == "fp32" ? DType::kFp32 : DType::kBf16;
   return std::optional(std::move(options));
 }

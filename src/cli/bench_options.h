@@ -7,12 +7,24 @@
 #include <vector>
 
 #include "cli/launched.h"
+#include "cli/request_queue.h"
 #include "moetax/base/result.h"
 #include "moetax/cost/exchange_policy.h"
 #include "moetax/layer/moe_layer.h"
 #include "moetax/model/shape.h"
 
 namespace moetax::cli {
+
+// Levels of load, see run_stress().
+struct StressOptions {
+  std::vector<RequestShape> shapes;
+  std::vector<int> concurrency;
+  std::vector<double> rate;              // requests per second, all ranks together
+  std::optional<std::int64_t> requests;  // of each level
+  bool replicas = false;                 // the same again with replicas that exchange nothing
+
+  bool wanted() const { return !concurrency.empty() || !rate.empty(); }
+};
 
 struct BenchOptions {
   ModelShape model;
@@ -35,6 +47,7 @@ struct BenchOptions {
   ExchangePolicyOptions policy;  // of the choice
   bool decompose = false;
   std::string costs_path;  // of machine.json, may be empty
+  StressOptions stress;
   std::string routing = "router";
   std::vector<double> delay_ms;  // one per rank, 0: none
   double deadline_s = 30;
@@ -50,6 +63,8 @@ struct BenchOptions {
 
   int ranks_per_node() const { return (ranks + nodes - 1) / nodes; }
   LayerConfig layer_config() const;
+  // Of one rank; `replica_ranks` is the ep_size.
+  ExpertParallelOptions parallel_options(Rank rank, Observer* observer, int replica_ranks) const;
   int exchanges_per_step() const;  // of one rank, at most
   int recorded_steps() const;      // a longer run's later steps are not on the bill, which says so
 };

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "cli/bench_decompose.h"
+#include "cli/bench_stress.h"
 #include "cli/bench_tokens.h"
 #include "cli/layer_stack.h"
 #include "cli/routing_record.h"
@@ -72,7 +73,7 @@ class RankBench {
   Ledger* ledger_;
   std::unique_ptr<ExchangeChooser> chooser_;  // where the exchange is chosen
   std::vector<BillChoice> choices_;
-  std::size_t reviewed_steps_ = 0;                          // of the ledger
+  std::size_t reviewed_steps_ = 0;                         // of the ledger
   std::array<int, kNumExchangeAlgorithms> steps_by_ = {};  // measured, by who carried the rows
   std::unique_ptr<ExpertParallel> parallel_;
   std::optional<LayerStack> stack_;
@@ -95,24 +96,12 @@ Result<RankBench> RankBench::create(const BenchOptions& options, const RoutingSo
 }
 
 Result<void> RankBench::join(Communicator& world) {
-  const BenchOptions& options = *options_;
-  if (options.auto_exchange && prices()) {
-    chooser_ = std::make_unique<ExchangeChooser>(*costs_, options.policy, ledger_);
+  if (options_->auto_exchange && prices()) {
+    chooser_ = std::make_unique<ExchangeChooser>(*costs_, options_->policy, ledger_);
   }
   Observer* observer = chooser_ ? static_cast<Observer*>(chooser_.get()) : ledger_;
   MOETAX_ASSIGN(ExpertParallel parallel,
-                ExpertParallel::create(world, {.max_tokens = options.tokens[static_cast<std::size_t>(rank_)],
-                                               .hidden = options.model.hidden,
-                                               .experts = options.model.router.experts,
-                                               .topk = options.model.router.topk,
-                                               .dtype = options.dtype,
-                                               .ep_size = options.ep_size,
-                                               .in_flight = options.activations == Activations::kRecompute ? 2 : 1,
-                                               .threads = options.threads,
-                                               .algorithm = options.exchange,
-                                               .fp32_sums = options.fp32_sums,
-                                               .deadline_s = options.deadline_s,
-                                               .observer = observer}));
+                ExpertParallel::create(world, options_->parallel_options(rank_, observer, options_->ep_size)));
   parallel_ = std::make_unique<ExpertParallel>(std::move(parallel));
   return {};
 }
@@ -251,9 +240,10 @@ Result<std::uint64_t> RankBench::output_hash() {
   return sum;
 }
 
-Result<std::optional<BenchOutcome>> run(const BenchOptions& options, const RoutingSource& routes,
-                                        const std::optional<MachineCosts>& costs, Bill bill, Communicator& world) {
-  const Progress progress(world.rank());
+// The run that the bill is of. Its layers are gone when it returns.
+Result<std::optional<BenchOutcome>> run_steps(const BenchOptions& options, const RoutingSource& routes,
+                                              const std::optional<MachineCosts>& costs, Bill bill, Communicator& world,
+                                              const Progress& progress) {
   Ledger ledger(world.rank(), options.recorded_steps(), options.exchanges_per_step(), kMaxSpans);
   MOETAX_ASSIGN(RankBench bench, RankBench::create(options, routes, costs, world, ledger, progress));
   MOETAX_TRY(bench.run(progress));
@@ -270,6 +260,16 @@ Result<std::optional<BenchOutcome>> run(const BenchOptions& options, const Routi
   }
   outcome.bill.output_hash = fmt::format("{:016x}", hash);
   return std::optional(std::move(outcome));
+}
+
+Result<std::optional<BenchOutcome>> run(const BenchOptions& options, const RoutingSource& routes,
+                                        const std::optional<MachineCosts>& costs, Bill bill, Communicator& world) {
+  const Progress progress(world.rank());
+  MOETAX_ASSIGN(auto outcome, run_steps(options, routes, costs, std::move(bill), world, progress));
+  if (!options.stress.wanted()) return outcome;
+  MOETAX_ASSIGN(auto stress, run_stress(options, routes, world, [&](const std::string& what) { progress.say(what); }));
+  if (outcome) outcome->bill.stress = std::move(stress);
+  return outcome;
 }
 
 }  // namespace

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "moetax/base/text.h"
 
 namespace moetax::cli {
@@ -70,6 +72,56 @@ Result<std::vector<double>> parse_delays(const std::vector<std::string>& texts, 
     delay_ms[static_cast<std::size_t>(delay->rank)] = delay->ms;
   }
   return delay_ms;
+}
+
+Result<std::vector<int>> parse_concurrency(std::string_view text) {
+  constexpr int kMost = 65536;
+  std::vector<int> levels;
+  Splitter fields(text, ',');
+  while (const auto field = fields.next()) {
+    const auto level = parse_number<int>(*field);
+    if (!level || *level < 1 || *level > kMost) {
+      return fail(ErrorCode::kUsage, fmt::format("--concurrency {}: expected numbers from 1 to {}, separated by commas",
+                                                 in_quotes(text), kMost));
+    }
+    levels.push_back(*level);
+  }
+  return levels;
+}
+
+Result<std::vector<double>> parse_rates(std::string_view text) {
+  constexpr double kMost = 1e6;
+  std::vector<double> rates;
+  Splitter fields(text, ',');
+  while (const auto field = fields.next()) {
+    const auto rate = parse_number<double>(*field);
+    if (!rate || !(*rate > 0 && *rate <= kMost)) {
+      return fail(ErrorCode::kUsage,
+                  fmt::format("--rate {}: expected requests per second, above 0 and up to {}, separated by commas",
+                              in_quotes(text), kMost));
+    }
+    rates.push_back(*rate);
+  }
+  return rates;
+}
+
+Result<std::vector<RequestShape>> parse_requests(std::string_view text) {
+  std::vector<RequestShape> shapes;
+  Splitter fields(text, ',');
+  while (const auto field = fields.next()) {
+    const std::size_t plus = std::min(field->find('+'), field->size());
+    const auto prompt = parse_number<std::int64_t>(field->substr(0, plus));
+    const auto output = parse_number<std::int64_t>(field->substr(std::min(plus + 1, field->size())));
+    const auto fits = [](std::int64_t count) { return count >= 0 && count <= kMaxTokens; };
+    if (!prompt || !output || !fits(*prompt) || !fits(*output) || *prompt + *output == 0) {
+      return fail(ErrorCode::kUsage,
+                  fmt::format("--request {}: expected PROMPT+OUTPUT tokens, for example 512+0 or 0+32, separated by "
+                              "commas",
+                              in_quotes(text)));
+    }
+    shapes.push_back({*prompt, *output});
+  }
+  return shapes;
 }
 
 Result<RoutingSpec> parse_routing_spec(std::string_view text) {

@@ -50,10 +50,8 @@ Result<void> LayerStack::make_tokens() {
     MOETAX_ASSIGN(PageBuffer input, PageBuffer::reserve(bytes));
     inputs_.push_back(std::move(input));
     scale_.emplace_back(static_cast<std::size_t>(tokens()));
-    if (routes_->from_router()) continue;
-    given_.emplace_back();
-    routes_->fill(l, first, tokens(), given_.back());
   }
+  give_routes(0, tokens());
   MOETAX_ASSIGN(output_, PageBuffer::reserve(bytes));
   fill_tokens(options.seed, kTokenStream, first, options.threads, rows_at(inputs_[0]));
   if (!options.backward) return {};
@@ -66,17 +64,30 @@ Result<void> LayerStack::make_tokens() {
   return {};
 }
 
-Result<void> LayerStack::forward() {
-  const std::int64_t first = options_->first_token(rank_);
+Result<void> LayerStack::forward(std::int64_t first, std::int64_t count) {
+  const std::int64_t first_token = options_->first_token(rank_) + first;
+  give_routes(first, count);
   for (std::size_t l = 0; l < layers_.size(); ++l) {
     LayerSaved* saved = options_->backward ? &saved_[l] : nullptr;
     const RoutingTable* given = given_.empty() ? nullptr : &given_[l];
-    MOETAX_TRY(layers_[l].forward(rows_at(inputs_[l]), rows_at(output_), saved, given, first));
+    const Rows in = rows_at(inputs_[l], l == 0 ? first : 0, count), out = rows_at(output_, 0, count);
+    MOETAX_TRY(layers_[l].forward(in, out, saved, given, first_token));
     if (l + 1 == layers_.size()) break;
     const Span span(observer_, Part::kOther, "residual");
-    add_and_normalise(rows_at(inputs_[l]), rows_at(output_), options_->threads, rows_at(inputs_[l + 1]), scale_[l]);
+    add_and_normalise(in, out, options_->threads, rows_at(inputs_[l + 1], 0, count), scale_[l]);
   }
   return {};
+}
+
+// Those of the last call stay where it was of the same tokens.
+void LayerStack::give_routes(std::int64_t first, std::int64_t count) {
+  if (routes_->from_router() || (!given_.empty() && first == given_first_ && count == given_count_)) return;
+  given_.resize(layers_.size());
+  for (std::size_t l = 0; l < layers_.size(); ++l) {
+    routes_->fill(static_cast<int>(l), options_->first_token(rank_) + first, count, given_[l]);
+  }
+  given_first_ = first;
+  given_count_ = count;
 }
 
 Result<void> LayerStack::backward() {

@@ -9,10 +9,10 @@
 namespace moetax {
 namespace {
 
-constexpr double kNewest = 0.5;       // the weight of the newest measurement among those before
-constexpr double kForgotten = 0.02;   // in a review, of what is known of exchanges that do not run
-constexpr double kNews = 1.25;        // what a correction changes by at once where something happened
-constexpr double kAtOnce = 0.02;      // what another must promise when a limit is crossed
+constexpr double kNewest = 0.5;      // the weight of the newest measurement among those before
+constexpr double kForgotten = 0.02;  // in a review, of what is known of exchanges that do not run
+constexpr double kNews = 1.25;       // what a correction changes by at once where something happened
+constexpr double kAtOnce = 0.02;     // what another must promise when a limit is crossed
 
 std::string ms_text(double us) {
   return fmt::format("{:.3g} ms", us * 1e-3);

@@ -155,26 +155,25 @@ std::string to_json(const MachineCosts& machine) {
   Json links = Json::array();
   for (const MeasuredLink& link : machine.links) links.push_back(link_json(link));
   const CallCosts& calls = machine.calls;
-  const Json json = {
-      {"schema", "moetax.machine/1"},
-      {"tool_version", machine.tool_version},
-      {"machine",
-       {{"cpu", machine.cpu},
-        {"isa", machine.isa},
-        {"cores", machine.cores},
-        {"l2_bytes", machine.l2_bytes},
-        {"kernel", machine.kernel}}},
-      {"ranks", machine.ranks},
-      {"nodes", machine.nodes},
-      {"transport", machine.transport},
-      {"links", links},
-      {"calls",
-       {{"dispatch_us", calls.dispatch_us},
-        {"combine_us", calls.combine_us},
-        {"node_dispatch_us", calls.node_dispatch_us},
-        {"node_combine_us", calls.node_combine_us},
-        {"node_push_us", calls.node_push_us},
-        {"choice_ns", calls.choice_ns}}}};
+  const Json json = {{"schema", "moetax.machine/1"},
+                     {"tool_version", machine.tool_version},
+                     {"machine",
+                      {{"cpu", machine.cpu},
+                       {"isa", machine.isa},
+                       {"cores", machine.cores},
+                       {"l2_bytes", machine.l2_bytes},
+                       {"kernel", machine.kernel}}},
+                     {"ranks", machine.ranks},
+                     {"nodes", machine.nodes},
+                     {"transport", machine.transport},
+                     {"links", links},
+                     {"calls",
+                      {{"dispatch_us", calls.dispatch_us},
+                       {"combine_us", calls.combine_us},
+                       {"node_dispatch_us", calls.node_dispatch_us},
+                       {"node_combine_us", calls.node_combine_us},
+                       {"node_push_us", calls.node_push_us},
+                       {"choice_ns", calls.choice_ns}}}};
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

@@ -113,7 +113,8 @@ Result<std::size_t> StreamCarrier::finish_one(Operation operation, Deadline dead
   awaited_idx_.clear();
   ++turn_;
   for (std::size_t i = 0; i < open_.size(); ++i) {
-    if (open_[i].incoming && std::exchange(awaited_from_[static_cast<std::size_t>(open_[i].chunk.peer)], turn_) == turn_)
+    if (open_[i].incoming &&
+        std::exchange(awaited_from_[static_cast<std::size_t>(open_[i].chunk.peer)], turn_) == turn_)
       continue;
     awaited_.push_back(open_[i].message);
     awaited_idx_.push_back(i);

@@ -53,27 +53,6 @@ BillRank fill_rank(const RankLedger& ledger, std::size_t steps) {
   return rank;
 }
 
-BillStats stats_of(std::vector<double> samples) {
-  BillStats stats;
-  stats.count = static_cast<std::int64_t>(samples.size());
-  if (samples.empty()) return stats;
-  std::sort(samples.begin(), samples.end());
-  const double count = static_cast<double>(samples.size());
-  for (const double sample : samples) stats.mean += sample / count;
-  double squares = 0;
-  for (const double sample : samples) squares += (sample - stats.mean) * (sample - stats.mean);
-  stats.std = samples.size() > 1 ? std::sqrt(squares / (count - 1)) : 0;
-  const auto quantile = [&](double q) {  // nearest rank
-    return samples[static_cast<std::size_t>(std::max(std::ceil(q * count) - 1, 0.0))];
-  };
-  stats.p50 = quantile(0.50);
-  stats.p95 = quantile(0.95);
-  stats.p99 = quantile(0.99);
-  stats.min = samples.front();
-  stats.max = samples.back();
-  return stats;
-}
-
 // A step's length is its mean over ranks: their sum of parts is what the bill accounts for.
 BillStats fill_steps(const std::vector<RankLedger>& ledgers, std::size_t steps) {
   std::vector<double> samples(steps, 0.0);
@@ -215,6 +194,27 @@ void fill_totals(const std::vector<RankLedger>& ledgers, Bill& bill) {
 }
 
 }  // namespace
+
+BillStats stats_of(std::vector<double> samples) {
+  BillStats stats;
+  stats.count = static_cast<std::int64_t>(samples.size());
+  if (samples.empty()) return stats;
+  std::sort(samples.begin(), samples.end());
+  const double count = static_cast<double>(samples.size());
+  for (const double sample : samples) stats.mean += sample / count;
+  double squares = 0;
+  for (const double sample : samples) squares += (sample - stats.mean) * (sample - stats.mean);
+  stats.std = samples.size() > 1 ? std::sqrt(squares / (count - 1)) : 0;
+  const auto quantile = [&](double q) {  // nearest rank
+    return samples[static_cast<std::size_t>(std::max(std::ceil(q * count) - 1, 0.0))];
+  };
+  stats.p50 = quantile(0.50);
+  stats.p95 = quantile(0.95);
+  stats.p99 = quantile(0.99);
+  stats.min = samples.front();
+  stats.max = samples.back();
+  return stats;
+}
 
 void fill_bill(const std::vector<RankLedger>& ledgers, Bill& bill) {
   const std::size_t steps = common_steps(ledgers);

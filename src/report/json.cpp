@@ -174,6 +174,19 @@ Json decomposition_json(const BillDecomposition& of) {
           {"span_us", us(of.span_us)}};
 }
 
+Json stress_json(const BillStress& load) {
+  return {{"replicas", load.replicas},
+          {"prompt", load.prompt},
+          {"output", load.output},
+          {"concurrency", load.concurrency > 0 ? Json(load.concurrency) : Json(nullptr)},
+          {"rate", load.concurrency > 0 ? Json(nullptr) : ratio(load.rate)},
+          {"latency_us", stats_json(load.latency_us)},
+          {"tokens_per_s", ratio(load.tokens_per_s)},
+          {"steps", load.steps},
+          {"step_us", us(load.step_us)},
+          {"tax_share", ratio(load.tax_share)}};
+}
+
 Json routing_json(const BillRouting& routing) {
   return {{"entropy_bits", ratio(routing.entropy_bits)},
           {"entropy_max_bits", ratio(routing.entropy_max_bits)},
@@ -275,6 +288,7 @@ std::string to_json(const Bill& bill) {
                {"links", array_of(bill.links, link_json)},
                {"choices", array_of(bill.choices, choice_json)},
                {"decomposition", array_of(bill.decomposition, decomposition_json)},
+               {"stress", array_of(bill.stress, stress_json)},
                {"routing", known(bill, routing_json(bill.routing))},
                {"memory", known(bill, {{"weight_bytes", bill.weight_bytes},
                                        {"rows_reserved_bytes", bill.rows_reserved_bytes},

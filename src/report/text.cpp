@@ -348,6 +348,40 @@ void add_decomposition(const Bill& bill, std::string& out) {
   out += table.text();
 }
 
+std::string load_text(const BillStress& load) {
+  if (load.concurrency > 0) return fmt::format("{} at a time", load.concurrency);
+  return fmt::format("{}/s", digits3(load.rate));
+}
+
+void add_stress(const Bill& bill, std::string& out) {
+  if (bill.stress.empty()) return;
+  Table table({{"request", Align::kLeft},
+               {"load", Align::kLeft},
+               {"ranks", Align::kLeft},
+               {"tokens/s"},
+               {"mean"},
+               {"P50"},
+               {"P95"},
+               {"P99"},
+               {"step"},
+               {"tax"}});
+  for (const BillStress& load : bill.stress) {
+    const BillStats& latency = load.latency_us;
+    table.add({fmt::format("{}+{}", load.prompt, load.output), load_text(load),
+               load.replicas ? "replicas" : "with exchange", count_text(load.tokens_per_s), time_text(latency.mean),
+               time_text(latency.p50), time_text(latency.p95), time_text(latency.p99), time_text(load.step_us),
+               percent_text(load.tax_share)});
+  }
+  line(out, "\nUnder load: requests of so many tokens in and out, their latency from arrival");
+  out += table.text();
+  const bool beside =
+      std::any_of(bill.stress.begin(), bill.stress.end(), [](const auto& load) { return load.replicas; });
+  if (beside) {
+    out += wrap(
+        "  replicas hold all experts each and exchange nothing: what they lose is sharing this machine, not tax", 4);
+  }
+}
+
 void add_experts(const Bill& bill, std::string& out) {
   const BillRouting& routing = bill.routing;
   if (routing.expert_tokens.empty() || routing.expert_max_over_mean <= 0) return;
@@ -411,6 +445,7 @@ std::string to_text(const Bill& bill) {
     add_decomposition(bill, out);
   }
   add_choices(bill, out);
+  add_stress(bill, out);
   add_experts(bill, out);
   add_memory(bill, out);
   add_findings(bill, out);

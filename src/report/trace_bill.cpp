@@ -37,25 +37,6 @@ bool ranks_repeat(const Analysis& analysis) {
   return false;
 }
 
-BillStats stats_of(std::vector<double> values) {
-  BillStats stats;
-  if (values.empty()) return stats;
-  std::sort(values.begin(), values.end());
-  const auto at = [&](double q) {
-    return values[static_cast<std::size_t>(q * static_cast<double>(values.size() - 1))];
-  };
-  for (const double value : values) stats.mean += value / static_cast<double>(values.size());
-  for (const double value : values) stats.std += (value - stats.mean) * (value - stats.mean);
-  stats.std = std::sqrt(stats.std / static_cast<double>(values.size()));
-  stats.p50 = at(0.5);
-  stats.p95 = at(0.95);
-  stats.p99 = at(0.99);
-  stats.min = values.front();
-  stats.max = values.back();
-  stats.count = static_cast<std::int64_t>(values.size());
-  return stats;
-}
-
 BillRank rank_row(const DeviceTimes& times, Rank rank) {
   BillRank row;
   row.rank = rank;

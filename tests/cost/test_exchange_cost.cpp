@@ -115,7 +115,7 @@ TEST(ExchangeCost, PricesManyRanksInTime) {
 TEST(ExchangeCost, TheRoofIsThatOfTheLinkInUse) {
   const MachineCosts machine = synthetic_machine(8, 2);
   EXPECT_NEAR(link_roof(machine, true), 50, 0.5);  // of the node's 100 MB/s
-  EXPECT_GT(link_roof(machine, false), 1e6);        // of memory
+  EXPECT_GT(link_roof(machine, false), 1e6);       // of memory
 }
 
 }  // namespace

@@ -19,6 +19,10 @@ int main() {
   priced.exchanges[0].prediction_error = -0.25;
   priced.choices = {{1, "two-level", "it is predicted to be faster"}};
   priced.decomposition = {{"flat", "dispatch", {1, 2, 3, 4, 5}, 16}};
+  priced.stress.resize(2);
+  priced.stress[0].concurrency = 4;
+  priced.stress[1].rate = 0.5;
+  priced.stress[1].replicas = true;
   const char* separator = "[";
   for (const Bill& bill : {sample::planted_bill(), sample::hot_bill(), sample::wide_bill(), sample::wire_bill(),
                            sample::one_rank_bill(), sample::no_steps_bill(), sample::bill_of({}), unknown, priced,

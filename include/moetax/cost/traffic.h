@@ -36,9 +36,7 @@ class RankPlaces {
   // The ranks of `rank`'s group on a node, ascending.
   std::span<const Rank> mates(Rank rank, int on_node) const { return mates_[mates_at(rank, on_node)]; }
   // The nodes that `rank`'s group is on, in the order of its ranks. Rings and meshes lead over these alone.
-  std::span<const int> nodes_of_group(Rank rank) const {
-    return group_nodes_[static_cast<std::size_t>(rank / group_)];
-  }
+  std::span<const int> nodes_of_group(Rank rank) const { return group_nodes_[static_cast<std::size_t>(rank / group_)]; }
   // The place of `rank`'s node among them.
   int place_of_node(Rank rank) const { return place_of_node_[static_cast<std::size_t>(rank)]; }
   // Who stands for `rank` on a node where it has mates: the one with its place, counted round where there are fewer.
@@ -81,9 +79,7 @@ struct Traffic {
   }
 
  private:
-  std::size_t at(Rank from, Rank to) const {
-    return static_cast<std::size_t>(from * places.ranks() + to);
-  }
+  std::size_t at(Rank from, Rank to) const { return static_cast<std::size_t>(from * places.ranks() + to); }
 };
 
 // What `source` sends, for Traffic::of_sources: its tokens, choices and rows by rank, rows by node. `expert` [T, K] are

@@ -117,8 +117,8 @@ struct BillExchange {
 // How rows flowed between a node and the others, where streams of messages show it.
 struct BillLink {
   Node node = 0;
-  double gbs = 0;     // of one stream from or to it, the median over the other nodes
-  bool slow = false;  // the slowest, by far: the streams between all others are more than twice as fast
+  double gbs = 0;                  // of one stream from or to it, the median over the other nodes
+  bool slow = false;               // the slowest, by far: the streams between all others are more than twice as fast
   std::optional<double> slowdown;  // of its link against the calibration; where slow, and costs are known
 };
 
@@ -134,6 +134,18 @@ struct BillDecomposition {
   std::string exchange, name;
   CallCost predicted;
   double span_us = 0;  // measured, the median over calls
+};
+
+// Requests that came and went: one level of load (bench --concurrency, --rate, --baseline replicas).
+struct BillStress {
+  bool replicas = false;                // every rank held all experts and exchanged nothing
+  std::int64_t prompt = 0, output = 0;  // tokens of a request
+  int concurrency = 0;                  // requests at a time, each followed by the next; 0: they came by `rate`
+  double rate = 0;                      // requests per second, of a Poisson process
+  BillStats latency_us;                 // of a request, from its arrival
+  double tokens_per_s = 0;              // all ranks
+  std::int64_t steps = 0;               // of the rank with the most
+  double step_us = 0, tax_share = 0;    // mean over steps and ranks
 };
 
 struct BillRouting {
@@ -213,6 +225,7 @@ struct Bill {
   std::vector<BillLink> links;  // by node
   std::vector<BillChoice> choices;
   std::vector<BillDecomposition> decomposition;
+  std::vector<BillStress> stress;
   BillRouting routing;
   std::int64_t rows_reserved_bytes = 0, rows_touched_bytes = 0, weight_bytes = 0;  // all ranks
   std::int64_t records_dropped = 0;  // exchanges and waits not in the bill
@@ -221,6 +234,9 @@ struct Bill {
   std::vector<BillSource> sources;  // of bills made from files
   std::optional<BillTrace> trace;   // of bills made from traces
 };
+
+// All zero without samples. Quantiles are samples, by nearest rank; std is that of a sample.
+BillStats stats_of(std::vector<double> samples);
 
 // Builds the bill from every rank's ledger (index = rank). `bill` comes with tool_version, machine, gemm, mpi, config
 // and hash filled in; the rest is computed. Steps that not all ranks measured are left out. No NaN is ever produced:

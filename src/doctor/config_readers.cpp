@@ -241,8 +241,12 @@ SettingsFile read_yaml_settings(std::string_view text, const std::string& file) 
 
 SettingsFile read_toml_settings(std::string_view text, const std::string& file) {
   Collector out(text, file);
+  // toml++ reaches undefined behaviour at some code points; no setting has any beyond ASCII.
+  std::string ascii(text);
+  std::replace_if(
+      ascii.begin(), ascii.end(), [](char c) { return static_cast<unsigned char>(c) > 127; }, '?');
   try {
-    walk(toml::parse(text, file), "", 0, out);
+    walk(toml::parse(ascii, file), "", 0, out);
   } catch (const toml::parse_error& error) {
     out.trouble(fmt::format("line {}: not TOML: {}", error.source().begin.line, error.description()));
   }

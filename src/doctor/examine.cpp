@@ -122,6 +122,8 @@ class Intake {
         return inspector(input);
       case InputKind::kHostLink:
         return host_link(input);
+      case InputKind::kKernels:
+        return kernels(input);
       case InputKind::kRanks:
         read_ranks(input.text, input.name, pool_.log);
         return log(input, kind);
@@ -215,6 +217,13 @@ class Intake {
     checked(input, InputKind::kHostLink);
     out_.understood.push_back(describe(*read));
     pool_.host_links.push_back({input.name, std::move(*read)});
+  }
+
+  void kernels(const Input& input) {
+    auto read = parse_nsight_table(input.text, input.name);
+    if (!read) return failed(input, read.error());
+    checked(input, InputKind::kKernels);
+    pool_.kernel_tables.push_back({input.name, std::move(*read)});
   }
 
   void topology(const Input& input) {

@@ -21,6 +21,7 @@
 #include "moetax/machine/nvbandwidth.h"
 #include "moetax/machine/topology.h"
 #include "moetax/route/load_file.h"
+#include "moetax/trace/nsight_table.h"
 
 namespace moetax::doctor {
 
@@ -100,6 +101,11 @@ struct HostLinkFacts {
   Nvbandwidth measured;
 };
 
+struct KernelTableFacts {
+  std::string file;
+  NsightTable table;
+};
+
 struct GpuFacts {
   std::string name;
   double memory_gib = 0;   // 0: there are several
@@ -110,6 +116,8 @@ struct BillFacts {
   std::string file;
   double step_us = 0, tax_share = 0;
   std::optional<double> wait_us, rank_max_over_mean, expert_max_over_mean;
+  std::optional<double> compute_us, exposed_us, hidden_us;
+  bool from_traces = false;  // of a job, by moetax analyze
   struct Wait {
     int rank = 0, late = -1;
     double us = 0;
@@ -132,6 +140,7 @@ struct Facts {
   const std::vector<FlightFacts>* flights = nullptr;
   const std::vector<InspectorFacts>* inspectors = nullptr;
   const std::vector<HostLinkFacts>* host_links = nullptr;
+  const std::vector<KernelTableFacts>* kernel_tables = nullptr;
   const MeasuredFacts* measured = nullptr;
   Maybe<GpuFacts> gpu;
 
@@ -155,6 +164,11 @@ struct Facts {
   std::span<const HostLinkFacts> all_host_links() const {
     return host_links ? std::span(*host_links) : std::span<const HostLinkFacts>();
   }
+  std::span<const KernelTableFacts> all_kernel_tables() const {
+    return kernel_tables ? std::span(*kernel_tables) : std::span<const KernelTableFacts>();
+  }
+  // GB/s from the host to its slowest GPU, as measured. 0: unknown.
+  double host_gbs() const;
   // GB/s that one rank can send to other nodes: measured, or its share of the adapters a topology lists. 0: unknown.
   double node_gbs() const;
   std::span<const BillFacts> all_bills() const { return bills ? std::span(*bills) : std::span<const BillFacts>(); }

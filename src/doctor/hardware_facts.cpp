@@ -34,6 +34,15 @@ std::optional<GpuFacts> find_gpu(std::string_view text) {
   return std::nullopt;
 }
 
+double Facts::host_gbs() const {
+  double slowest = 0;
+  for (const HostLinkFacts& entry : all_host_links()) {
+    const double gbs = entry.measured.slowest("host_to_device_memcpy");
+    if (gbs > 0) slowest = slowest == 0 ? gbs : std::min(slowest, gbs);
+  }
+  return slowest;
+}
+
 double Facts::node_gbs() const {
   if (measured && measured->nodes > 1 && measured->gbs > 0) return measured->gbs;
   // Of several machines the slowest sets the pace.

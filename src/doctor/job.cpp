@@ -145,6 +145,8 @@ void fill_gaps(JobFacts& job) {
   const auto backend = s.word({"moe_a2a_backend"});
   const bool deepep = s.on({"enable_deepep_moe"}) || (backend && *backend == "deepep");
   if (job.is("sglang") && !job.ep && job.tp && (deepep || s.on({"enable_ep_moe"}))) job.ep = job.tp;
+  // Attention's data parallelism divides the same ranks.
+  if (job.is("sglang") && !job.world && job.tp) job.world = derived(product({job.tp, job.pp}), job.tp->at);
   if (!job.nodes && (job.is("sglang") || contains(job.command, "torchrun") || contains(job.command, "accelerate"))) {
     if (!s.find({"nnodes", "num_machines", "NNODES", "hostfile"}) && !s.find({"SLURM_NNODES", "nodes"})) {
       job.nodes = derived(1, job.at);

@@ -189,6 +189,61 @@ void read_memory(std::string_view line, LogEvent& event) {
   if (alternative && total) event.numbers = {*alternative, *total};
 }
 
+// The number in front of a unit.
+std::optional<double> number_before(std::string_view line, std::string_view unit) {
+  const std::size_t found = line.find(unit);
+  if (found == std::string_view::npos) return std::nullopt;
+  std::size_t end = found;
+  while (end > 0 && line[end - 1] == ' ') --end;
+  std::size_t begin = end;
+  while (begin > 0 && (std::isdigit(static_cast<unsigned char>(line[begin - 1])) || line[begin - 1] == '.')) --begin;
+  const auto value = parse_number<double>(line.substr(begin, end - begin));
+  return value && *value < 1e15 ? value : std::nullopt;
+}
+
+void read_raw_link(std::string_view line, LogEvent& event) {
+  if (const auto bytes = number_before(line, "GB/s")) event.numbers = {*bytes};
+  const auto bits = number_before(line, "Gb/s");
+  if (bits && event.numbers.empty()) event.numbers = {*bits / 8};
+}
+
+// "/sys/class/infiniband/mlx5_0/ports/1/counters/port_xmit_data:123456".
+void read_port(std::string_view line, LogEvent& event) {
+  const std::size_t ports = line.find("/ports/"), colon = line.find("port_xmit_data");
+  if (ports == std::string_view::npos || ports == 0) return;
+  const std::size_t slash = line.rfind('/', ports - 1);
+  const std::size_t begin = slash == std::string_view::npos ? 0 : slash + 1;
+  const std::size_t end = std::min(line.find('/', ports + 7), line.size());
+  event.op =
+      std::string(line.substr(begin, ports - begin)) + " port " + std::string(line.substr(ports + 7, end - ports - 7));
+  if (const auto value = number_after(line.substr(colon), "port_xmit_data")) event.numbers = {*value};
+}
+
+void read_hits(std::string_view line, LogEvent& event) {
+  if (!contains(line, "expert")) return;
+  if (const auto share = number_before(line, "%")) event.numbers = {*share};
+}
+
+// "load_tensors: offloaded 25/49 layers to GPU"
+void read_layers(std::string_view line, LogEvent& event) {
+  const auto some = number_after(line, "offloaded");
+  const std::size_t slash = line.find('/', line.find("offloaded"));
+  const auto all = slash == std::string_view::npos ? std::nullopt : number_after(line.substr(slash + 1), "");
+  if (some && all) event.numbers = {*some, *all};
+}
+
+// "load_tensors:   CPU_Mapped model buffer size =  166.92 MiB"
+void read_buffer(std::string_view line, LogEvent& event) {
+  const std::size_t found = line.find(" model buffer size");
+  const std::size_t blank = line.find_last_of(" :", found == 0 ? 0 : found - 1);
+  event.op = std::string(line.substr(blank + 1, found - blank - 1));
+  if (const auto size = number_after(line, "model buffer size")) event.numbers = {*size};
+}
+
+void read_free(std::string_view line, LogEvent& event) {
+  if (const auto size = number_before(line, "MiB free")) event.numbers = {*size};
+}
+
 void read_cap(std::string_view line, LogEvent& event) {
   event.limit = whole_after<long long>(line, "num_max_dispatch_tokens_per_rank=");
 }
@@ -259,6 +314,14 @@ constexpr Anchor kAnchors[] = {
     {LogKind::kFirstStep, "first optimizer step", read_nothing},
     {LogKind::kOperationCount, "ranks have launched up to operation", read_operations},
     {LogKind::kMissingRank, "The missing rank", read_missing},
+    {LogKind::kRawLink, "shmem_put_bw", read_raw_link},
+    {LogKind::kRawLink, "ib_write_bw", read_raw_link},
+    {LogKind::kPortCounter, "counters/port_xmit_data", read_port},
+    {LogKind::kCacheHits, "hit rate", read_hits},
+    {LogKind::kLayersOnGpu, "layers to GPU", read_layers},
+    {LogKind::kExpertsOnHost, "buffer type overridden to CPU", read_nothing},
+    {LogKind::kModelBuffer, " model buffer size", read_buffer},
+    {LogKind::kDeviceFree, "MiB free", read_free},
     {LogKind::kGpuName, "NVIDIA H", read_nothing},
     {LogKind::kGpuName, "NVIDIA A100", read_nothing},
     {LogKind::kGpuName, "NVIDIA B", read_nothing},

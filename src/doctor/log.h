@@ -37,6 +37,13 @@ enum class LogKind : std::uint8_t {
   kFirstStep,         // at the first optimizer step
   kGpuName,           // a GPU is named
   kMissingRank,       // RAS: a rank does not answer: rank
+  kRawLink,           // a raw put between two GPUs or hosts: GB/s
+  kPortCounter,       // what an adapter's port sent: its name (op), numbers
+  kCacheHits,         // of experts on the GPU: per cent
+  kLayersOnGpu,       // llama.cpp: layers on the GPU and all
+  kExpertsOnHost,     // llama.cpp: a tensor of experts is kept by the host
+  kModelBuffer,       // llama.cpp: where (op) and how many MiB of weights
+  kDeviceFree,        // llama.cpp: MiB free on a GPU
   kOperationCount,    // RAS: so many ranks are at an operation: numbers, seq
 };
 

@@ -9,6 +9,7 @@
 #include "moetax/machine/flight_dump.h"
 #include "moetax/machine/nccl_inspector.h"
 #include "moetax/machine/nvbandwidth.h"
+#include "moetax/trace/nsight_table.h"
 
 namespace moetax::doctor {
 namespace {
@@ -146,18 +147,33 @@ bool is_topology(std::string_view text) {
   return has(text, "Weight between two GPUs") || has(text, "Link Type between two GPUs");
 }
 
-constexpr std::array<std::string_view, 12> kLogWords = {
-    "Traceback (most recent", "Error",      "WARN",       "INFO", "timeout", "Timeout", "timed out",
-    "out of memory",          "iteration ", "throughput", "step", "failed"};
+constexpr std::array<std::string_view, 15> kLogWords = {"tokens per second",
+                                                        "port_xmit_data",
+                                                        "shmem_put_bw",
+                                                        "Traceback (most recent",
+                                                        "Error",
+                                                        "WARN",
+                                                        "INFO",
+                                                        "timeout",
+                                                        "Timeout",
+                                                        "timed out",
+                                                        "out of memory",
+                                                        "iteration ",
+                                                        "throughput",
+                                                        "step",
+                                                        "failed"};
 
 Recognised recognise_text(std::string_view text) {
   if (is_topology(text)) return {InputKind::kTopology, {}};
   if (has(text, "# nThread") || (has(text, "algbw") && has(text, "busbw"))) return {InputKind::kBandwidth, {}};
+  if (looks_like_nsight_table(text)) return {InputKind::kKernels, {}};
   if (looks_like_nvbandwidth(text)) return {InputKind::kHostLink, {}};
   if (has(text, "NCCL INFO")) return {InputKind::kNcclLog, {}};
   if (has(text, "RAS client status") || has(text, "Job summary") || has(text, "missing_ranks")) {
     return {InputKind::kRanks, {}};
   }
+  if (has(text, "load_tensors: ") || has(text, "llama_model_loader: "))
+    return {InputKind::kLog, {}};  // looks like YAML
   if (is_script(text)) return {InputKind::kScript, {}};
   const LineCounts counts = count_lines(text);
   if (has(text.substr(0, 200), "layer_id,expert_id,count") || (counts.csv > 0 && counts.csv + 1 >= counts.lines)) {
@@ -211,6 +227,8 @@ const char* to_string(InputKind kind) {
       return "NCCL inspector dump";
     case InputKind::kHostLink:
       return "nvbandwidth output";
+    case InputKind::kKernels:
+      return "kernel table of Nsight Systems";
     case InputKind::kLoad:
       return "expert load";
     case InputKind::kBill:

@@ -23,6 +23,7 @@ enum class InputKind : std::uint8_t {
   kFlightDump,  // the last collectives of a rank
   kInspector,   // each collective of a rank, with its time
   kHostLink,    // copies between host and GPU, measured
+  kKernels,     // a table of the times of kernels
   kLoad,        // how often each expert was chosen
   kBill,
   kMachineCosts,

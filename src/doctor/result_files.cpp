@@ -165,6 +165,10 @@ Result<BillFacts> read_bill(std::string_view text, const std::string& file) {
   bill.wait_us = maybe_number(member(parsed, "tax"), "wait_us");
   bill.rank_max_over_mean = maybe_number(member(parsed, "routing"), "rank_max_over_mean");
   bill.expert_max_over_mean = maybe_number(member(parsed, "routing"), "expert_max_over_mean");
+  bill.compute_us = maybe_number(parsed, "compute_us");
+  bill.exposed_us = maybe_number(parsed, "exposed_us");
+  bill.hidden_us = maybe_number(parsed, "hidden_us");
+  bill.from_traces = parsed.contains("sources") && parsed["sources"].is_array() && !parsed["sources"].empty();
   if (parsed.contains("ranks") && parsed["ranks"].is_array()) take_waits(parsed["ranks"], bill);
   if (parsed.contains("findings") && parsed["findings"].is_array()) take_findings(parsed["findings"], bill);
   return bill;

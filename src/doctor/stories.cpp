@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <set>
 
+#include "doctor/memory.h"
+
 namespace moetax::doctor {
 namespace {
 
@@ -88,6 +90,7 @@ class Teller {
     facts.job = std::move(job);
     if (one_) join_results(facts);
     if (!one_) facts.log = &nothing();
+    if (const auto memory = memory_of(facts)) pool_.understood.push_back(describe(*memory));
     stories_.push_back(std::move(facts));
   }
 
@@ -101,6 +104,7 @@ class Teller {
     facts.flights = &pool_.flights;
     facts.inspectors = &pool_.inspectors;
     facts.host_links = &pool_.host_links;
+    facts.kernel_tables = &pool_.kernel_tables;
     if (pool_.measured) facts.measured = &*pool_.measured;
   }
 

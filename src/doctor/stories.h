@@ -36,6 +36,7 @@ struct Pool {
   std::vector<FlightFacts> flights;
   std::vector<InspectorFacts> inspectors;
   std::vector<HostLinkFacts> host_links;
+  std::vector<KernelTableFacts> kernel_tables;
   std::optional<MeasuredFacts> measured;
   // Filled by tell_stories().
   std::vector<std::string> understood;

@@ -155,6 +155,13 @@ TEST(DoctorConfigs, Toml) {
   EXPECT_EQ(file.settings.find({"parallelism.expert_parallel_degree"})->at.line, 2);
   EXPECT_TRUE(file.settings.off({"compile.enable"}));
   EXPECT_THAT(read_toml_settings("[a\n", "t").trouble, HasSubstr("line 1"));
+  // U+FEFE, at which the library's tables end.
+  EXPECT_NE(read_toml_settings("\xef\xbb\xbe"
+                               "a = 1\n",
+                               "t")
+                .trouble,
+            "");
+  EXPECT_EQ(read_toml_settings("a = 1  # \xc3\xa9\nb = \"\xc3\xa9\"\n", "t").settings.whole({"a"}), 1);
 }
 
 TEST(DoctorRecognise, ByContent) {

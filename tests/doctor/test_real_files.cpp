@@ -30,7 +30,7 @@ TEST(DoctorRealFiles, LaunchesAreUnderstood) {
   const std::vector<std::pair<const char*, const char*>> expected = {
       {"Mixtral8x7B-vllmEP4_defaultall2all_32_16384_.sh", "vllm, TP 1, DP 4, EP 4, ranks 4, graphs off"},
       {"Mixtral8x7B-vllmEP4_defaultall2all_32_16384_.yaml", "vllm, TP 1, PP 1, DP 1, EP 4, CP 1, 1 node of 4 GPUs"},
-      {"deepseek-moe-16b-sglang-tp4-ep4-batch128.sh", "sglang, TP 4, EP 4, nodes 1, graphs on"},
+      {"deepseek-moe-16b-sglang-tp4-ep4-batch128.sh", "sglang, TP 4, EP 4, 1 node of 4 GPUs, graphs on"},
       {"deepseek-moe-16b-vllm-tp4-ep4-batch128-gloo.sh", "vllm, TP 4, EP 4, ranks 4, graphs on"},
       {"deepseek-v2-lite-vllm-dp_4_tp_1_ep_4-pplx.sh", "vllm, TP 1, EP 1, ranks 1, graphs on, exchange perplexity"},
       {"deepseek-v3-16b-torchtitan-ep8-dp8.sh", "torchtitan, TP 1, PP 1, DP 8, EP 8, 2 nodes of 4 GPUs"},

@@ -10,6 +10,15 @@ void check(const Facts& facts, const Rule& rule, Findings& out) {
   const Settings::Names kFlags = {"enable_eplb", "eplb"};
   const Settings& s = facts.job.settings;
   if (!s.on(kFlags) || !facts.job.ep) return;
+  if (facts.job.ep->value == 1) {
+    Finding& f = out.add(rule, "experts are balanced over one rank");
+    f.cause = "one rank works on all rows whatever expert they chose; its time follows their number.";
+    f.evidence = {s.where(kFlags), facts.job.ep->at};
+    f.cost.text = "nothing can be won; a balanced load was even 2 to 3 % slower in one report";
+    f.fix = "drop --enable-eplb";
+    f.confidence = Confidence::kCertain;
+    return;
+  }
   for (const LoadFacts& load : facts.all_loads()) {
     const auto balance = rank_balance(load, facts.job.ep->value);
     if (!balance || balance->worst > 1.08) continue;
@@ -36,7 +45,7 @@ const Rule kEplbNoGain = {
         "Balancing moves weights and takes time; where ranks are within a few percent of each other it has "
         "nothing to win. Even load is usual with random prompts, which route almost uniformly. Uneven experts "
         "are no sign: ranks count.",
-    .source = "public reports sglang 6017, antgroup/sglang 2, vLLM 37656",
+    .source = "public reports sglang 6017, antgroup/sglang 2, vLLM 37656; scattermoe 10",
     .check = check,
 };
 

@@ -61,7 +61,10 @@ class Intake {
   void take(const Input& input) {
     if (!input.left_out.empty()) out_.skipped.push_back({input.name, input.left_out});
     const Recognised recognised = recognise(input.text);
-    if (recognised.kind == InputKind::kUnknown) {
+    if (recognised.kind == InputKind::kUnknown && recognised.nearest.size() == 1 &&
+        recognised.nearest[0].starts_with("a")) {
+      skip(input, "is " + recognised.nearest[0]);
+    } else if (recognised.kind == InputKind::kUnknown) {
       skip(input, "of no known kind; nearest: " + joined(recognised.nearest));
     } else if (recognised.kind == InputKind::kTrace) {
       skip(input, "a profiler trace: moetax analyze reads these");
@@ -79,7 +82,8 @@ class Intake {
     std::string_view why = error.message;
     if (why.starts_with(input.name)) why.remove_prefix(std::min(why.size(), input.name.size() + 1));
     while (why.starts_with(" ")) why.remove_prefix(1);
-    skip(input, std::string(why));
+    const bool line = !why.empty() && why.front() >= '0' && why.front() <= '9';  // "FILE:12: why"
+    skip(input, (line ? "line " : "") + std::string(why));
   }
 
   template <class T>
@@ -134,6 +138,7 @@ class Intake {
 
   void settings(const Input& input, InputKind kind, SettingsFile read) {
     if (!read.trouble.empty()) skip(input, read.trouble);
+    if (read.trouble.empty() && read.settings.empty()) skip(input, "holds no settings");
     if (read.settings.empty()) return;
     checked(input, kind);
     pool_.configs.push_back({input.name, kind, std::move(read.settings)});

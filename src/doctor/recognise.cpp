@@ -189,7 +189,13 @@ Recognised recognise_text(std::string_view text) {
   std::vector<std::string> nearest;
   if (counts.toml > 0) nearest.emplace_back("shell script (no command that starts a job)");
   if (counts.yaml > 0) nearest.emplace_back("YAML configuration (few of its lines are keys)");
-  if (counts.tabs > 0 || counts.csv > 0) nearest.emplace_back("expert load (lines layer_id,expert_id,count)");
+  const std::string_view head = text.substr(0, text.find('\n'));
+  if (counts.tabs > 0 || counts.csv > 0 || has(head, ",")) {
+    nearest.emplace_back("expert load (columns layer_id, expert_id and count)");
+  }
+  if (has(head, ",")) nearest.emplace_back("kernel table of Nsight Systems (columns Total Time and Name)");
+  if (text.starts_with("<")) nearest.emplace_back("topology as XML (no <system> of NCCL, no <topology> of lstopo)");
+  if (text.starts_with("[")) nearest.emplace_back("JSON (a list without objects)");
   if (nearest.empty())
     nearest = {"log (no line of it says what happened)", "launch script (no command that starts a job)"};
   return {InputKind::kUnknown, nearest};
@@ -253,6 +259,8 @@ Recognised recognise(std::string_view text) {
   // Before what follows: they are also binary, JSON, or nearly JSON.
   if (looks_like_flight_dump(text)) return {InputKind::kFlightDump, {}};
   if (looks_like_nccl_inspector(text)) return {InputKind::kInspector, {}};
+  if (text.starts_with("SQLite format 3")) return {InputKind::kTrace, {}};
+  if (text.starts_with("PK\x03\x04")) return {InputKind::kUnknown, {"a zip archive: unpack it and give the folder"}};
   if (text.substr(0, 4096).find('\0') != std::string_view::npos) {
     return {InputKind::kUnknown, {"a binary file: the doctor reads text, JSON, YAML, TOML and XML"}};
   }

@@ -29,9 +29,13 @@ TEST(Doctor, WhatCannotBeUsedIsSaid) {
   const auto examination = examined({{"a.bin", std::string("\0\1", 2)},
                                      {"b.json", R"({"num_experts": 4, "hidden_size": "wide"})"},
                                      {"t.json", R"({"traceEvents": []})"},
-                                     {"e", ""}});
+                                     {"e", ""},
+                                     {"o.json", "{}"},
+                                     {"l.csv", "layer_id,expert_id,count\n0,0,x\n"}});
   EXPECT_THAT(examination.checked, IsEmpty());
-  ASSERT_EQ(examination.skipped.size(), 4U);
+  ASSERT_EQ(examination.skipped.size(), 6U);
+  EXPECT_EQ(examination.skipped[3].why, "is an empty file");
+  EXPECT_THAT(examination.skipped[5].why, testing::StartsWith("line 2: "));
   for (const Skipped& skipped : examination.skipped) {
     EXPECT_THAT(skipped.why, Not(HasSubstr("\n")));
     EXPECT_FALSE(skipped.why.empty());

@@ -185,6 +185,9 @@ TEST(DoctorRecognise, ByContent) {
 }
 
 TEST(DoctorRecognise, UnknownNamesTheNearest) {
+  EXPECT_THAT(recognise("name,age\nbob,3\n").nearest.front(), HasSubstr("expert load"));
+  EXPECT_THAT(recognise("<html></html>").nearest.front(), HasSubstr("topology as XML"));
+  EXPECT_THAT(recognise("PK\x03\x04").nearest.front(), HasSubstr("zip"));
   EXPECT_THAT(recognise("").nearest.front(), HasSubstr("empty"));
   EXPECT_THAT(recognise(std::string_view("\x7f"
                                          "ELF\0\0",

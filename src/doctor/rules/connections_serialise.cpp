@@ -6,8 +6,7 @@ namespace {
 void check(const Facts& facts, const Rule& rule, Findings& out) {
   const Settings& s = facts.job.settings;
   const Settings::Names kConnections = {"CUDA_DEVICE_MAX_CONNECTIONS"};
-  const Settings::Names kOverlap = {"overlap_moe_expert_parallel_comm", "A2A_OVERLAP", "moe_shared_expert_overlap",
-                                    "enable_two_batch_overlap"};
+  const Settings::Names kOverlap = {"overlap_moe_expert_parallel_comm", "A2A_OVERLAP", "enable_two_batch_overlap"};
   if (s.whole(kConnections) != 1 || !s.on(kOverlap)) return;
   Finding& f = out.add(rule, "one hardware queue for an exchange that is to be overlapped");
   f.cause = "kernels of all streams start in the order they were launched.";

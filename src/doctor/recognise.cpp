@@ -55,7 +55,8 @@ Recognised recognise_json(std::string_view text) {
   return {InputKind::kUnknown, {"DeepSpeed configuration (no zero_optimization)", "model configuration (no experts)"}};
 }
 
-constexpr std::array<std::string_view, 20> kLaunchWords = {"python -m ",
+constexpr std::array<std::string_view, 21> kLaunchWords = {"axolotl train ",
+                                                           "python -m ",
                                                            "python3 -m ",
                                                            "llamafactory-cli ",
                                                            "trtllm-serve ",

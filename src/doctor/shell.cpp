@@ -95,6 +95,7 @@ std::string program_of(const std::vector<Word>& words, const Settings& settings)
     const std::string_view word = base_name(words[i].text);
     const std::string_view next = i + 1 < words.size() ? std::string_view(words[i + 1].text) : std::string_view();
     if (word == "accelerate" && next == "launch") return "accelerate launch";
+    if (word == "axolotl" && next == "train") return "axolotl train";
     if ((word == "vllm" || word == "sglang") && next == "serve") return fmt::format("{} serve", word);
     if (std::find(kLaunchers.begin(), kLaunchers.end(), word) != kLaunchers.end()) return std::string(word);
     if (word == "-m" && std::any_of(kModules.begin(), kModules.end(),

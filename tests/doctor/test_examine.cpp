@@ -50,6 +50,14 @@ TEST(Doctor, ABrokenConfigIsUsedAsFarAsItGoes) {
   EXPECT_THAT(examination.skipped[0].why, HasSubstr("line 2"));
 }
 
+// A model's name is no program, and axolotl is one.
+TEST(Doctor, EnginesAreToldByWhatIsStarted) {
+  EXPECT_THAT(examined({{"a.sh", "swift sft --model meta-llama/Llama-4-Scout --tp 2 --ep 2\n"}}).understood,
+              Not(Contains(HasSubstr("llama.cpp"))));
+  EXPECT_THAT(examined({{"a.sh", "llama-server -m m.gguf --tp 2\n"}}).understood, Contains(HasSubstr("llama.cpp")));
+  EXPECT_EQ(examined({{"a.sh", "axolotl train cfg.yaml\n"}}).checked.size(), 1U);
+}
+
 // Files of different jobs are not thrown together: stage 3 belongs to the job of the dense model.
 TEST(Doctor, JobsAreKeptApart) {
   const auto examination =

@@ -1,0 +1,25 @@
+#!/bin/bash
+export CUDA_VISIBLE_DEVICES=0,1
+export NPROC_PER_NODE=2
+export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
+megatron sft \
+  --attention_backend flash \
+  --cross_entropy_loss_fusion true \
+  --expert_model_parallel_size 2 \
+  --finetune true \
+  --global_batch_size 16 \
+  --loss_scale ignore_empty_think \
+  --max_length 2048 \
+  --merge_lora false \
+  --micro_batch_size 8 \
+  --model Qwen/Qwen3-30B-A3B \
+  --moe_aux_loss_coeff 1e-3 \
+  --moe_grouped_gemm true \
+  --moe_permute_fusion true \
+  --moe_shared_expert_overlap true \
+  --recompute_granularity full \
+  --recompute_method uniform \
+  --recompute_num_layers 1 \
+  --sequence_parallel true \
+  --target_modules all-linear \
+  --tuner_type lora

@@ -18,10 +18,18 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kWholeBytes = std::size_t{64} << 20;  // up to here a file is read whole
+constexpr std::size_t kAllBytes = std::size_t{1} << 30;     // of all files; as that fills up less is read of each
+constexpr std::size_t kLeastBytes = std::size_t{1} << 18;
 constexpr std::size_t kMaxFiles = 10'000;
 
+std::size_t bytes_for_next(const DoctorInputs& inputs) {
+  std::size_t held = 0;
+  for (const doctor::Input& input : inputs.read) held += input.text.size();
+  return std::clamp((kAllBytes - std::min(held, kAllBytes)) / 4, kLeastBytes, kWholeBytes);
+}
+
 void read_one(const std::string& path, DoctorInputs& inputs) {
-  auto ends = read_text_ends(path, kWholeBytes);
+  auto ends = read_text_ends(path, bytes_for_next(inputs));
   if (!ends) {
     std::string_view why = ends.error().message;
     if (why.starts_with(path)) why.remove_prefix(std::min(why.size(), path.size() + 2));

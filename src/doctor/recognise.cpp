@@ -43,7 +43,8 @@ Recognised recognise_json(std::string_view text) {
   if (has(text, "moetax.findings/")) {
     return {InputKind::kUnknown, {"findings of moetax doctor: give what they were made from, or --baseline FILE"}};
   }
-  if (has_any(text, kTraceKeys)) return {InputKind::kTrace, {}};
+  if (has_any(text, kTraceKeys) || (has(text.substr(0, 4096), "\"ph\"") && has(text.substr(0, 4096), "\"ts\"")))
+    return {InputKind::kTrace, {}};
   if (has_any(text, kRankKeys)) return {InputKind::kRanks, {}};
   if (has_any(text, kExpertKeys) && has_any(text, kModelKeys)) return {InputKind::kModelConfig, {}};
   if (has_any(text, kDeepSpeedKeys)) return {InputKind::kDeepSpeed, {}};
@@ -177,7 +178,8 @@ Recognised recognise_text(std::string_view text) {
     return {InputKind::kLog, {}};  // looks like YAML
   if (is_script(text)) return {InputKind::kScript, {}};
   const LineCounts counts = count_lines(text);
-  if (has(text.substr(0, 200), "layer_id,expert_id,count") || (counts.csv > 0 && counts.csv + 1 >= counts.lines)) {
+  if (has(text.substr(0, 200), "layer_id,expert_id") || (counts.tabs > 0 && counts.tabs == counts.lines) ||
+      (counts.csv > 0 && counts.csv + 1 >= counts.lines)) {
     return {InputKind::kLoad, {}};
   }
   if (counts.section > 0 && counts.toml + counts.section == counts.lines) return {InputKind::kJobToml, {}};

@@ -63,6 +63,12 @@ bool all_named(const Rows& rows) {
   });
 }
 
+// Lines of chosen experts instead of counts.
+bool is_routes(std::string_view text) {
+  const std::string_view head = text.substr(0, text.find('\n'));
+  return head.find("expert_ids") != std::string_view::npos || head.find('\t') != std::string_view::npos;
+}
+
 // {"weight": [[90, 132, ...], ...]}: one list a layer.
 Result<LoadFacts> read_load_json(std::string_view text, const std::string& file) {
   const json parsed = parse(text);
@@ -148,6 +154,17 @@ void take_findings(const json& list, BillFacts& bill) {
 
 Result<LoadFacts> read_load(std::string_view text, const std::string& file, int experts_of_model) {
   if (trim(text.substr(0, 256)).starts_with("{")) return read_load_json(text, file);
+  if (is_routes(text)) {
+    auto layers = count_expert_load(text);
+    if (layers.empty()) return bad(file, "no routes in it");
+    const int largest = static_cast<int>(layers[0].counts.size()), all = std::max(largest, experts_of_model);
+    bool each_chosen = true;
+    for (ExpertCounts& layer : layers) {
+      each_chosen = each_chosen && std::count(layer.counts.begin(), layer.counts.end(), 0.0) == 0;
+      layer.counts.resize(static_cast<std::size_t>(all), 0);
+    }
+    return LoadFacts{file, all, experts_of_model >= largest || each_chosen, std::move(layers)};
+  }
   const Rows rows = look_at_rows(text);
   const int experts = std::max(experts_of_model, rows.experts);
   if (experts == 0) return bad(file, "no rows layer_id,expert_id,count");

@@ -3,17 +3,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <map>
 #include <numeric>
 #include <tuple>
 
-#include "moetax/base/text.h"
 #include "moetax/base/units.h"
 #include "moetax/machine/flight_dump.h"
 #include "moetax/machine/nccl_inspector.h"
 #include "moetax/machine/nccl_tests.h"
 #include "moetax/machine/nvbandwidth.h"
+#include "moetax/route/load_file.h"
 #include "moetax/trace/nsight_table.h"
 #include "report/table.h"
 
@@ -211,67 +210,6 @@ std::string text_of(const Nvbandwidth& measured) {
 
 // ---- expert loads ---------------------------------------------------------------------------------------------------
 
-// Rows of each expert by layer. Of routes every id counts, of counts what they say.
-using Loads = std::map<int, std::map<int, double>>;
-
-constexpr int kMaxExperts = 65536;
-
-// "layer_id,expert_id,count" or "layer_id,expert_ids" with ids parted by blanks.
-void take_row(std::string_view line, bool counts, Loads& loads) {
-  Splitter fields(line, ',');
-  const auto layer_field = fields.next(), second = fields.next(), third = fields.next();
-  const auto layer = layer_field ? parse_number<int>(*layer_field) : std::nullopt;
-  if (!layer || !second || loads.size() > 4096) return;
-  if (counts) {
-    const auto expert = parse_number<int>(*second);
-    const auto count = third ? parse_number<double>(*third) : std::nullopt;
-    if (expert && count && *expert >= 0 && *expert < kMaxExperts && *count >= 0 && *count < 1e15) {
-      loads[*layer][*expert] += *count;
-    }
-    return;
-  }
-  Splitter ids(trim(*second), ' ');
-  while (const auto id = ids.next()) {
-    const auto expert = parse_number<int>(*id);
-    if (expert && *expert >= 0 && *expert < kMaxExperts) loads[*layer][*expert] += 1;
-  }
-}
-
-// Ids parted by tabs, up to an empty field behind which weights stand.
-void take_ids(std::string_view line, Loads& loads) {
-  Splitter fields(line, '\t');
-  while (const auto field = fields.next()) {
-    if (trim(*field).empty()) return;
-    const auto expert = parse_number<int>(*field);
-    if (!expert || *expert < 0 || *expert >= kMaxExperts) return;
-    loads[0][*expert] += 1;
-  }
-}
-
-bool is_ids(std::string_view line) {
-  const auto digit_or_tab = [](char c) {
-    return std::isdigit(static_cast<unsigned char>(c)) || c == '\t' || c == '.' || c == '\r';
-  };
-  return line.find('\t') != std::string_view::npos && std::all_of(line.begin(), line.end(), digit_or_tab);
-}
-
-Loads loads_of(std::string_view text) {
-  Loads loads;
-  const std::string_view head = text.substr(0, text.find('\n'));
-  const bool routes = head.find("expert_ids") != std::string_view::npos;
-  const bool counts = head.find("expert_id") != std::string_view::npos && !routes;
-  if (!routes && !counts && !is_ids(head)) return loads;
-  Splitter lines(text, '\n');
-  while (const auto line = lines.next()) {
-    if (routes || counts) {
-      take_row(*line, counts, loads);
-    } else {
-      take_ids(*line, loads);
-    }
-  }
-  return loads;
-}
-
 double max_over_mean(const std::vector<double>& rows) {
   const double sum = std::accumulate(rows.begin(), rows.end(), 0.0);
   return sum > 0 ? *std::max_element(rows.begin(), rows.end()) * static_cast<double>(rows.size()) / sum : 0;
@@ -284,25 +222,18 @@ std::vector<double> over_ranks(const std::vector<double>& experts, std::size_t r
   return rows;
 }
 
-std::string text_of(const Loads& loads) {
-  int experts = 0;
+std::string text_of(const std::vector<ExpertCounts>& loads) {
+  const std::size_t experts = loads.front().counts.size();
   double rows = 0;
-  for (const auto& [layer, by_expert] : loads) {
-    experts = std::max(experts, by_expert.rbegin()->first + 1);
-    for (const auto& [expert, count] : by_expert) rows += count;
-  }
+  for (const ExpertCounts& layer : loads) rows += std::accumulate(layer.counts.begin(), layer.counts.end(), 0.0);
   std::string text = fmt::format("Loads of {} experts in {} layer{}, {} rows.\n", experts, loads.size(),
                                  loads.size() == 1 ? "" : "s", units::count_text(rows));
   Table table({{"over", Align::kLeft}, {"max/mean, median layer"}, {"worst layer"}, {"which"}});
   for (const std::size_t ranks : {std::size_t{0}, std::size_t{2}, std::size_t{4}, std::size_t{8}, std::size_t{16}}) {
-    if (ranks > 0 && (static_cast<std::size_t>(experts) % ranks != 0 || ranks >= static_cast<std::size_t>(experts))) {
-      continue;
-    }
+    if (ranks > 0 && (experts % ranks != 0 || ranks >= experts)) continue;
     std::vector<std::pair<double, int>> found;
-    for (const auto& [layer, by_expert] : loads) {
-      std::vector<double> counts(static_cast<std::size_t>(experts), 0);
-      for (const auto& [expert, count] : by_expert) counts[static_cast<std::size_t>(expert)] = count;
-      found.emplace_back(max_over_mean(ranks > 0 ? over_ranks(counts, ranks) : counts), layer);
+    for (const ExpertCounts& layer : loads) {
+      found.emplace_back(max_over_mean(ranks > 0 ? over_ranks(layer.counts, ranks) : layer.counts), layer.layer);
     }
     std::sort(found.begin(), found.end());
     const double median = (found[found.size() / 2].first + found[(found.size() - 1) / 2].first) / 2;
@@ -336,7 +267,7 @@ Result<TableText> describe_table(std::string_view bytes, const std::string& orig
     MOETAX_ASSIGN(const auto tables, parse_nccl_tests(bytes, origin));
     return TableText{"nccl-tests table", text_of(tables)};
   }
-  if (const Loads loads = loads_of(bytes); !loads.empty()) return TableText{"expert load", text_of(loads)};
+  if (const auto loads = count_expert_load(bytes); !loads.empty()) return TableText{"expert load", text_of(loads)};
   return fail(ErrorCode::kBadInput,
               fmt::format("{}: neither a trace nor a dump, table or expert load that is known", origin));
 }

@@ -146,6 +146,17 @@ TEST(DoctorMeasured, FewRequestsOverManyRanks) {
                   {{"run.sh", "deepep_high_throughput", "allgather_reducescatter"}}});
 }
 
+TEST(DoctorMeasured, RoutesAreALoadToo) {
+  std::string routes = "layer_id,expert_ids\n";
+  for (int token = 0; token < 40; ++token) routes += token % 8 == 0 ? "0,2 3\n" : "0,0 1\n";
+  expect_verdict(
+      {"ids as llama.cpp's recorder writes them",
+       {{"routes.csv", routes}, {"run.sh", "python -m sglang.launch_server --model-path m --tp 2 --ep-size 2\n"}},
+       "rank-imbalance",
+       {"1.75"},
+       {}});
+}
+
 TEST(DoctorMeasured, ModelsThatAreTooSmall) {
   const File tiny = {"config.json", R"({"model_type": "mixtral", "hidden_size": 512, "intermediate_size": 1024,
   "num_hidden_layers": 8, "num_local_experts": 8, "num_experts_per_tok": 2, "num_attention_heads": 8,

@@ -33,6 +33,11 @@ Result<std::vector<ExpertCounts>> read_expert_counts(const std::string& path, in
 // The same from text already read; `origin` stands for the file's name in messages.
 Result<std::vector<ExpertCounts>> parse_expert_counts(std::string_view text, const std::string& origin, int experts);
 
+// How often each expert was chosen, from counts as above or from routes: lines "layer_id,expert_ids" with ids parted by
+// blanks, or ids parted by tabs up to an empty field (layer 0). Whatever the model: there are as many experts as the
+// largest id tells. What is no row is left out. By layer, all of one size; empty: the text is neither.
+std::vector<ExpertCounts> count_expert_load(std::string_view text);
+
 // The layer asked for, or the only one; else kBadInput that lists the layers there are. `layers` as the readers return
 // it.
 Result<ExpertCounts> pick_layer(const std::vector<ExpertCounts>& layers, std::optional<int> layer,

@@ -5,6 +5,8 @@
 #include "moetax/machine/flight_dump.h"
 #include "moetax/machine/nccl_inspector.h"
 #include "moetax/machine/nvbandwidth.h"
+#include "moetax/report/tables.h"
+#include "moetax/route/load_file.h"
 
 namespace moetax::fuzz {
 namespace {
@@ -45,6 +47,18 @@ void check_bandwidth(std::string_view text) {
   for (const NvbandwidthTest& test : out->tests) require_printable(test.name);
 }
 
+// What analyze says of files without a time line.
+void check_tables(std::string_view text) {
+  static const KernelRules kRules;
+  const auto table = describe_table(text, "file", kRules);
+  if (!table) return require_good_message(table.error(), "file: ");
+  require(!table->kind.empty() && table->text.ends_with('\n'));
+  require(table->text.find("nan") == std::string::npos || text.find("nan") != std::string_view::npos);
+  for (const ExpertCounts& layer : count_expert_load(text)) {
+    for (const double count : layer.counts) require(std::isfinite(count) && count >= 0);
+  }
+}
+
 }  // namespace
 }  // namespace moetax::fuzz
 
@@ -53,5 +67,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   moetax::fuzz::check_flight(bytes);
   moetax::fuzz::check_inspector(bytes);
   moetax::fuzz::check_bandwidth(bytes);
+  moetax::fuzz::check_tables(bytes);
   return 0;
 }

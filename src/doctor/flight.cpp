@@ -96,7 +96,7 @@ Evidence flight_evidence(const FlightSeat& seat, const FlightCall& call, const s
 
 std::string ranks_text(const std::vector<const FlightSeat*>& seats) {
   constexpr std::size_t kShown = 8;
-  std::string text;
+  std::string text = seats.size() == 1 ? "rank " : "ranks ";
   for (std::size_t i = 0; i < std::min(seats.size(), kShown); ++i) {
     const int rank = seats[i]->rank;
     text += (i > 0 ? ", " : "") + (rank >= 0 ? std::to_string(rank) : "of " + seats[i]->from->file);

@@ -41,7 +41,7 @@ std::optional<FlightStop> find_stop(const FlightMeeting& meeting);
 // "all_to_all 412 of mesh_ep: started, 4096 elements in, 4096 out, model.py:120 forward".
 Evidence flight_evidence(const FlightSeat& seat, const FlightCall& call, const std::string& group);
 std::string flight_group_name(const FlightDump& dump, const FlightCall& call);
-// "0, 1, 2 and 5 others".
+// "rank 3", "ranks 0, 1, 2 and 5 others".
 std::string ranks_text(const std::vector<const FlightSeat*>& seats);
 
 }  // namespace moetax::doctor

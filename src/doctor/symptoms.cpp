@@ -24,6 +24,9 @@ constexpr Cause kTrainingHangs[] = {
      "epoch "
      "or in evaluation",
      "rank-left"},
+    {"one rank is somewhere else: in another group's collective, in code of the host, or gone",
+     "dumps of the flight recorder of all ranks: one has not come to the number that the others wait in",
+     "rank-behind"},
     {"capacity is computed from each rank's own tokens, so buffers of different size are exchanged",
      "drop_tokens is off, or padding differs from rank to rank; all ranks wait in the same all-to-all",
      "dynamic-capacity"},

@@ -232,6 +232,7 @@ std::string text_of(const std::vector<ExpertCounts>& loads) {
   for (const std::size_t ranks : {std::size_t{0}, std::size_t{2}, std::size_t{4}, std::size_t{8}, std::size_t{16}}) {
     if (ranks > 0 && (experts % ranks != 0 || ranks >= experts)) continue;
     std::vector<std::pair<double, int>> found;
+    found.reserve(loads.size());
     for (const ExpertCounts& layer : loads) {
       found.emplace_back(max_over_mean(ranks > 0 ? over_ranks(layer.counts, ranks) : layer.counts), layer.layer);
     }

@@ -31,7 +31,7 @@ TEST(DoctorDumps, ARankThatNeverCame) {
                   {dump(0, {kWaits}), dump(1, {kWaits}),
                    dump(2, {call(4, "all_to_all", "completed", "[[6, 8]]", "[[6, 8]]", "eval.py")})},
                   "rank-behind",
-                  {"rank 2 never came to all_to_all 5 of mesh_ep", "rank 0, 1 wait", "eval.py:40 forward",
+                  {"rank 2 never came to all_to_all 5 of mesh_ep", "ranks 0, 1 wait", "eval.py:40 forward",
                    "which has ended", "PID_OF_RANK_2"},
                   {{"dumps/rank_2", "\"collective_seq_id\": 4", "\"collective_seq_id\": 5"}}});
 }

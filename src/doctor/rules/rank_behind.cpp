@@ -26,9 +26,9 @@ void report(const FlightMeeting& meeting, const FlightStop& stop, const Rule& ru
   const FlightSeat& first = *stop.waiting.front();
   const FlightCall& call = *first.at(stop.sequence);
   const FlightSeat& late = *stop.behind.front();
-  Finding& f = out.add(rule, fmt::format("rank {} never came to {} {} of {}", ranks_text(stop.behind), call.op,
+  Finding& f = out.add(rule, fmt::format("{} never came to {} {} of {}", ranks_text(stop.behind), call.op,
                                          stop.sequence, meeting.group));
-  f.cause = fmt::format("rank {} wait{} in it. Of this group rank {} had come to {}; {}.", ranks_text(stop.waiting),
+  f.cause = fmt::format("{} wait{} in it. Of this group rank {} had come to {}; {}.", ranks_text(stop.waiting),
                         stop.waiting.size() == 1 ? "s" : "", late.rank,
                         late.newest() < 0 ? "none" : std::to_string(late.newest()), doing(late));
   f.evidence.push_back(flight_evidence(first, call, meeting.group));

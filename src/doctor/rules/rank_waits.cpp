@@ -15,7 +15,7 @@ void check(const Facts& facts, const Rule& rule, Findings& out) {
     const FlightCall& call = *first.at(stop->sequence);
     const bool all = !meeting.members.empty() && meeting.seats.size() >= meeting.members.size();
     Finding& f =
-        out.add(rule, fmt::format("rank {} wait{} in {} {} of {}", ranks_text(stop->waiting),
+        out.add(rule, fmt::format("{} wait{} in {} {} of {}", ranks_text(stop->waiting),
                                   stop->waiting.size() == 1 ? "s" : "", call.op, stop->sequence, meeting.group));
     f.cause =
         all ? "every rank of the group has come, none has ended: the transfer itself does not go on, or the dump "

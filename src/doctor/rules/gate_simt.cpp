@@ -30,8 +30,8 @@ void check(const Facts& facts, const Rule& rule, Findings& out) {
                    fmt::format("{}: {} in {} launches", most->name.substr(0, 80), units::time_text(most->ns * 1e-3),
                                most->instances)}};
     f.cost.us = slow * 1e-3;
-    f.cost.text = fmt::format("{} of {}; on tensor cores about a tenth of it", units::time_text(slow * 1e-3),
-                              units::time_text(all * 1e-3));
+    f.cost.text = fmt::format("{} of {}; such kernels reached 4 % of the GPU's rate in one report",
+                              units::time_text(slow * 1e-3), units::time_text(all * 1e-3));
     f.fix = "with torch.autocast('cuda', enabled=False): logits = torch.mm(x_bf16, w_bf16, out_dtype=torch.float32)";
     f.confidence = Confidence::kLikely;
   }

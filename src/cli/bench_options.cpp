@@ -74,6 +74,9 @@ void declare_run(CLI::App& app, BenchOptions& options, Typed& typed) {
       ->check(CLI::IsMember(exchange_names()));
   app.add_flag("--fp32-sums", options.fp32_sums,
                "two-level: sums of a node come back in fp32 instead of rounded to the rows' type");
+  app.add_option("--overlap", options.overlap,
+                 "parts to cut each batch into: the exchange of one runs beside the experts of another")
+      ->capture_default_str();
   app.add_option("--machine", options.costs_path,
                  "measured costs that moetax calibrate wrote: for predictions, roofs and --exchange auto");
   app.add_option("--latency-limit", typed.latency_limit_ms,
@@ -191,10 +194,17 @@ Result<void> check_counts(const BenchOptions& options, int least_threads) {
   MOETAX_TRY(in_range("--layers", options.layers, 1, 1024));
   MOETAX_TRY(in_range("--steps", options.steps, 1, 1000000));
   MOETAX_TRY(in_range("--warmup", options.warmup, 0, 1000000));
+  MOETAX_TRY(in_range("--overlap", options.overlap, 1, 64));
   MOETAX_TRY(in_range("--threads", options.threads, least_threads, 1024));
   if (options.ep_size > 0 && options.ranks % options.ep_size != 0) {
     return fail(ErrorCode::kUsage,
                 fmt::format("--ep-size {} does not divide --ranks {}", options.ep_size, options.ranks));
+  }
+  if (options.overlap > 1 && options.backward) {
+    return fail(ErrorCode::kUsage, "--overlap is of forward passes: leave --backward out");
+  }
+  if (options.overlap > 1 && !options.costs_path.empty()) {
+    return fail(ErrorCode::kUsage, "--machine predicts the exchange of whole batches: leave it or --overlap out");
   }
   if (!(options.deadline_s > 0 && options.deadline_s <= 86400)) {
     return fail(ErrorCode::kUsage, fmt::format("--deadline {}: expected more than 0 seconds", options.deadline_s));
@@ -290,7 +300,7 @@ std::int64_t BenchOptions::total_tokens() const {
 
 int BenchOptions::exchanges_per_step() const {
   // Two per forward; per backward two mirrors, a redispatch and up to eight reductions.
-  return layers * (2 + (backward ? 11 : 0));
+  return layers * (2 * overlap + (backward ? 11 : 0));
 }
 
 int BenchOptions::recorded_steps() const {
@@ -305,6 +315,7 @@ ExpertParallelOptions BenchOptions::parallel_options(Rank rank, Observer* observ
           .topk = model.router.topk,
           .dtype = dtype,
           .ep_size = replica_ranks,
+          .overlap = overlap,
           .in_flight = activations == Activations::kRecompute ? 2 : 1,
           .threads = threads,
           .algorithm = exchange,

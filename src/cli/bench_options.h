@@ -44,6 +44,7 @@ struct BenchOptions {
   ExchangeAlgorithm exchange = ExchangeAlgorithm::kFlat;  // to begin with, if it is chosen while running
   bool auto_exchange = false;
   bool fp32_sums = false;
+  int overlap = 1;               // parts of a batch whose exchange and experts run beside each other
   ExchangePolicyOptions policy;  // of the choice
   bool decompose = false;
   std::string costs_path;  // of machine.json, may be empty

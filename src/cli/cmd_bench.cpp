@@ -52,6 +52,7 @@ Bill describe_run(const BenchOptions& options, const HostInfo& host, const Trans
   config.costs = options.costs_path;
   config.nodes = options.nodes;
   config.hosts = options.hosts;
+  if (options.overlap > 1) config.overlap = fmt::format("{} parts", options.overlap);
   config.routing = options.routing;
   config.backward = options.backward;
   config.recompute = options.activations == Activations::kRecompute;

@@ -78,7 +78,7 @@ Result<std::vector<RankOutcome>> run(const MpiRun& options, const std::function<
                     rank, options.deadline_s),
         kPeerFailedExit);
     int provided = MPI_THREAD_SINGLE;
-    if (MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS) {
+    if (MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided) != MPI_SUCCESS) {
       return fail(ErrorCode::kUnavailable, "MPI_Init_thread failed");
     }
   }

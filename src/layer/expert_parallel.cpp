@@ -25,9 +25,12 @@ Result<ExpertParallel> ExpertParallel::create(Communicator& world, const ExpertP
   MOETAX_ASSIGN(parallel.world_collectives_, collectives_over(world, options));
   MOETAX_TRY(parallel.world_collectives_->agree(
       "the layer's group",
-      fmt::format("H={} E={} K={} {} ep_size={} in_flight={}", options.hidden, options.experts, options.topk,
-                  to_string(options.dtype), options.ep_size, options.in_flight),
+      fmt::format("H={} E={} K={} {} ep_size={} in_flight={} overlap={}", options.hidden, options.experts, options.topk,
+                  to_string(options.dtype), options.ep_size, options.in_flight, options.overlap),
       Deadline::in_seconds(options.deadline_s)));
+  if (options.overlap < 1 || options.overlap > 64) {
+    return fail(ErrorCode::kUsage, fmt::format("overlap = {}, possible are 1 to 64 parts", options.overlap));
+  }
   const int ep_size = options.ep_size > 0 ? options.ep_size : world.size();
   if (world.size() % ep_size != 0) {
     return fail(ErrorCode::kUsage,
@@ -41,17 +44,25 @@ Result<ExpertParallel> ExpertParallel::create(Communicator& world, const ExpertP
     MOETAX_ASSIGN(parallel.replica_group_, split(world, parallel.ep_rank_, options));
     MOETAX_ASSIGN(parallel.replica_collectives_, collectives_over(*parallel.replica_group_, options));
   }
+  const bool overlaps = options.overlap > 1;
+  if (overlaps && !world.any_thread()) {
+    return fail(ErrorCode::kUsage,
+                "overlap needs an MPI that takes calls from any thread, one at a time: MPI_Init_thread with "
+                "MPI_THREAD_SERIALIZED");
+  }
+  if (overlaps) parallel.queue_ = std::make_unique<ExchangeQueue>(options.observer);
+  Observer* observer = overlaps ? static_cast<Observer*>(parallel.queue_.get()) : options.observer;
   MOETAX_ASSIGN(Exchange exchange, Exchange::create(*parallel.ep_group_, {.max_tokens = options.max_tokens,
                                                                           .hidden = options.hidden,
                                                                           .experts = options.experts,
                                                                           .topk = options.topk,
                                                                           .dtype = options.dtype,
-                                                                          .in_flight = options.in_flight,
-                                                                          .threads = options.threads,
+                                                                          .in_flight = overlaps ? 2 : options.in_flight,
+                                                                          .threads = overlaps ? 1 : options.threads,
                                                                           .algorithm = options.algorithm,
                                                                           .fp32_sums = options.fp32_sums,
                                                                           .deadline_s = options.deadline_s,
-                                                                          .observer = options.observer}));
+                                                                          .observer = observer}));
   parallel.exchange_ = std::make_unique<Exchange>(std::move(exchange));
   return parallel;
 }

@@ -67,7 +67,9 @@ Result<MoeLayer> MoeLayer::create(ExpertParallel& parallel, const LayerConfig& c
 
 Result<void> MoeLayer::forward(ConstRows hidden, Rows out, LayerSaved* saved, const RoutingTable* given,
                                std::int64_t first_token) {
-  return impl_->told(impl_->forward(hidden, out, saved, given, first_token));
+  if (!impl_->parallel.queue()) return impl_->told(impl_->forward(hidden, out, saved, given, first_token));
+  if (saved) return impl_->told(fail(ErrorCode::kUsage, "an overlapped layer keeps nothing for a backward"));
+  return impl_->told(impl_->forward_in_parts(hidden, out, given, first_token));
 }
 
 Result<void> MoeLayer::Impl::forward(ConstRows hidden, Rows out, LayerSaved* saved, const RoutingTable* given,

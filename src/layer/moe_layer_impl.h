@@ -38,6 +38,30 @@ struct MoeLayer::Impl {
   Observer* observer() const { return parallel.options().observer; }
   Deadline deadline() const { return Deadline::in_seconds(parallel.options().deadline_s); }
 
+  // A part of an overlapped forward's tokens: what its calls need and leave.
+  struct TokenPart {
+    std::int64_t first = 0;  // of the batch's tokens
+    ConstRows hidden, addend;
+    Rows out;
+    RoutingTable routing;
+    Dispatched sent;
+    ExchangeQueue::Ticket dispatched = 0, combined = 0;
+  };
+  struct SendPart {
+    Exchange* exchange;
+    TokenPart* part;
+    Result<void> operator()() const;
+  };
+  struct ReturnPart {
+    Exchange* exchange;
+    TokenPart* part;
+    Result<void> operator()() const;
+  };
+  std::vector<TokenPart> parts;
+  std::vector<SendPart> send_part;
+  std::vector<ReturnPart> return_part;
+  std::vector<std::int32_t> part_rows;  // of each local expert, in the parts so far
+
   // Lets the other ranks know why this one stops, so that they need not wait for their deadline.
   Result<void> told(Result<void> result) const {
     if (!result) parallel.world().fail(result.error());
@@ -49,6 +73,10 @@ struct MoeLayer::Impl {
                        std::int64_t first_token);
   Result<void> backward(ConstRows hidden, LayerSaved& saved, ConstRows d_out, MatrixView<float> d_hidden,
                         LayerGradients& gradients, bool accumulate);
+  Result<void> forward_in_parts(ConstRows hidden, Rows out, const RoutingTable* given, std::int64_t first_token);
+  Result<void> run_parts(ConstRows hidden);
+  void cut_into_parts(ConstRows hidden, Rows out);
+  void count_part_rows();
   Result<void> check_shape(ConstRows hidden, ConstRows out) const;
   Result<void> route_tokens(ConstRows hidden, const RoutingTable* given, std::int64_t first_token);
   Result<ConstRows> run_shared_experts(ConstRows hidden, LayerSaved* saved);

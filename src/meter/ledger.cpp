@@ -133,6 +133,7 @@ void Ledger::exchanged(const ExchangeRecord& exchange) {
   if (!in_step_) return;
   const std::int64_t now = now_ns();
   charge(now);
+  step_.hidden_ns += exchange.hidden_ns;
   const Moment end = moment(now);
   const Moment& arrival = arrival_near(exchange.start_ns, end);
 

@@ -60,6 +60,7 @@ class FarLink {
 
   // Add to a time of that rank's clock to get this node's.
   virtual std::int64_t clock_offset_ns(Rank world_rank) const = 0;
+  virtual bool any_thread() const = 0;  // see Communicator
 };
 
 }  // namespace moetax

@@ -67,6 +67,7 @@ class LocalCommunicator final : public Communicator, private FarListener {
   Rank world_rank(Rank rank) const override { return members_[static_cast<std::size_t>(rank)]; }
   Node node_of(Rank rank) const override;
   std::string_view transport() const override { return job_.transport; }
+  bool any_thread() const override { return !job_.link || job_.link->any_thread(); }
   std::int64_t clock_offset_ns(Rank peer) const override;
 
   Result<Window> make_window(std::string_view name, std::size_t bytes, Deadline deadline) override;

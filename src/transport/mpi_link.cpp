@@ -215,6 +215,12 @@ bool MpiLink::heard_out(Rank world_rank) const {
   return heard_out_[static_cast<std::size_t>(world_rank)] || roster_.state(world_rank).ending.load() == Ending::kKilled;
 }
 
+bool MpiLink::any_thread() const {
+  int provided = MPI_THREAD_SINGLE;
+  MPI_Query_thread(&provided);
+  return provided >= MPI_THREAD_SERIALIZED;
+}
+
 void MpiLink::progress() {
   if (!far_.empty()) {
     requests_.progress();

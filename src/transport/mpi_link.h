@@ -68,6 +68,7 @@ class MpiLink final : public FarLink, private MpiRequests::Owner {
   std::int64_t clock_offset_ns(Rank world_rank) const override {
     return setup_.offset_ns[static_cast<std::size_t>(setup_.places->node_of(world_rank))];
   }
+  bool any_thread() const override;
 
   // What a rank says last: its body returned `exit_status`; and, on rank 0, that the user has been told.
   void tell_left(int exit_status);

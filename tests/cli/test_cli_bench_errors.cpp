@@ -96,6 +96,11 @@ TEST(BenchErrors, Thresholds) {
 TEST(BenchErrors, Deadline) {
   expect_refused(tiny({"--deadline", "0"}), 2, {"--deadline"});
 }
+TEST(BenchErrors, OverlapGoesForwardOnly) {
+  expect_refused(tiny({"--overlap", "0"}), 2, {"--overlap 0", "1 to 64"});
+  expect_refused(tiny({"--overlap", "2", "--backward"}), 2, {"--overlap", "leave --backward out"});
+  expect_refused(tiny({"--overlap", "2", "--machine", "m.json"}), 2, {"--machine", "whole batches"});
+}
 TEST(BenchErrors, ReplicaSize) {
   expect_refused(tiny({"--ranks", "3", "--ep-size", "2"}), 2, {"--ep-size 2", "3"});
 }

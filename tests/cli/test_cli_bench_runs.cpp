@@ -46,6 +46,21 @@ TEST(BenchRuns, SameBitsForAnyNumberOfRanks) {
   }
 }
 
+TEST(BenchRuns, OverlappedPartsKeepTheBits) {
+  const auto run = [](const char* parts) {
+    return bill_of(small({"--ranks", "4", "--tokens", "50", "--nodes", "2", "--overlap", parts, "--layers", "2"}));
+  };
+  const json whole = run("1"), parts = run("3");
+  EXPECT_EQ(parts.at("output_hash"), whole.at("output_hash"));
+  EXPECT_EQ(whole.at("hidden_us"), 0);
+  EXPECT_GT(parts.at("hidden_us"), 0);
+  EXPECT_EQ(parts.at("config").at("overlap"), "3 parts");
+  EXPECT_EQ(parts.at("exchanges").at(0).at("calls"), 3 * 2 * 3);
+  for (const char* bytes : {"logical_bytes", "internode_bytes"}) {
+    EXPECT_EQ(parts.at("exchanges").at(1).at(bytes), whole.at("exchanges").at(1).at(bytes)) << bytes;
+  }
+}
+
 TEST(BenchRuns, SameBitsAcrossNodesButForTwoLevel) {
   const auto run = [](const char* nodes, const char* exchange) {
     return bill_of(small({"--ranks", "4", "--tokens", "50", "--nodes", nodes, "--exchange", exchange, "--backward"}));

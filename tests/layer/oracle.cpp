@@ -140,7 +140,9 @@ class RankRun {
                                                   .topk = run_.config.router.topk,
                                                   .dtype = run_.config.dtype,
                                                   .ep_size = run_.ep_size,
-                                                  .in_flight = run_.activations == Activations::kRecompute ? 2 : 1}));
+                                                  .overlap = run_.overlap,
+                                                  .in_flight = run_.activations == Activations::kRecompute ? 2 : 1,
+                                                  .algorithm = run_.algorithm}));
     MOETAX_ASSIGN(MoeLayer layer, MoeLayer::create(parallel, run_.config, run_.activations));
     MOETAX_TRY(layer.init_weights(run_.seed, 0));
     layer.set_selection_bias(run_.selection_bias);
@@ -260,16 +262,17 @@ LayerResult run_layer(const LayerRun& run) {
   LayerResult result;
   std::mutex mutex;
   std::vector<std::unique_ptr<RankRun>> ranks(static_cast<std::size_t>(run.ranks));
-  const auto outcomes = run_threads({.ranks = run.ranks}, [&](Communicator& world) {
-    auto rank = std::make_unique<RankRun>(run, world);
-    const Result<void> done = rank->execute();
-    const std::lock_guard lock(mutex);
-    ranks[static_cast<std::size_t>(world.rank())] = std::move(rank);
-    if (done) return 0;
-    world.fail(done.error());
-    result.errors.push_back(done.error());
-    return 1;
-  });
+  const auto outcomes =
+      run_threads({.ranks = run.ranks, .ranks_per_node = run.ranks_per_node}, [&](Communicator& world) {
+        auto rank = std::make_unique<RankRun>(run, world);
+        const Result<void> done = rank->execute();
+        const std::lock_guard lock(mutex);
+        ranks[static_cast<std::size_t>(world.rank())] = std::move(rank);
+        if (done) return 0;
+        world.fail(done.error());
+        result.errors.push_back(done.error());
+        return 1;
+      });
   if (!outcomes) result.errors.push_back(outcomes.error());
   if (!result.errors.empty()) return result;
   std::vector<RoutingTable> routes;

@@ -33,6 +33,9 @@ struct LayerRun {
   int ep_size = 0;
   std::vector<std::int64_t> tokens_per_rank = {};
   LayerConfig config = {};
+  int overlap = 1;
+  int ranks_per_node = 0;  // 0: all on one
+  ExchangeAlgorithm algorithm = ExchangeAlgorithm::kFlat;
   Activations activations = Activations::kKeep;
   bool backward = false;
   int steps = 1;  // backward steps; more than one accumulates

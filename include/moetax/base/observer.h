@@ -44,6 +44,7 @@ struct ExchangeRecord {
   std::int64_t wait_ns = 0;
   std::int64_t transfer_ns = 0;  // the wire part
   Rank last_rank = kNoRank;      // who arrived last
+  std::int64_t hidden_ns = 0;    // of start to end, how long the rank did something else
 };
 
 // Rows that came from one rank of another node in one exchange, as a stream of messages: all but the first, from when

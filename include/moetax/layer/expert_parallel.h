@@ -7,6 +7,7 @@
 #include "moetax/base/observer.h"
 #include "moetax/base/result.h"
 #include "moetax/exchange/exchange.h"
+#include "moetax/exchange/exchange_queue.h"
 #include "moetax/transport/collectives.h"
 #include "moetax/transport/communicator.h"
 
@@ -18,7 +19,11 @@ struct ExpertParallelOptions {
   int experts = 0;              // E
   int topk = 0;                 // K
   DType dtype = DType::kBf16;
-  int ep_size = 0;    // ranks per replica; 0: all
+  int ep_size = 0;  // ranks per replica; 0: all
+  // Parts that a forward without a backward cuts its tokens into, the same on all ranks: the exchange of one runs
+  // beside the experts of another, in a thread of its own. Above 1 the exchange belongs to queue(), and nothing goes
+  // backward.
+  int overlap = 1;
   int in_flight = 1;  // dispatches that may be open at once; 2 for layers that recompute activations
   int threads = 1;    // of this rank
   ExchangeAlgorithm algorithm = ExchangeAlgorithm::kFlat;  // between nodes
@@ -39,6 +44,7 @@ class ExpertParallel {
 
   const ExpertParallelOptions& options() const { return options_; }
   Exchange& exchange() { return *exchange_; }
+  ExchangeQueue* queue() { return queue_.get(); }  // null without overlap
   const ExpertPlacement& placement() const { return exchange_->placement(); }
   Rank ep_rank() const { return ep_rank_; }  // which block of experts this rank holds
   int replicas() const { return replicas_; }
@@ -58,6 +64,7 @@ class ExpertParallel {
   // Members are destroyed in reverse: what uses a communicator goes before it.
   std::unique_ptr<Communicator> ep_group_, replica_group_;
   std::unique_ptr<Collectives> world_collectives_, replica_collectives_;
+  std::unique_ptr<ExchangeQueue> queue_;  // what the exchange reports to
   std::unique_ptr<Exchange> exchange_;
 };
 

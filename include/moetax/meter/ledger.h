@@ -23,7 +23,7 @@ struct StepRecord {
   std::int64_t start_ns = 0;
   std::int64_t end_ns = 0;
   PartTimes part_ns{};         // sums to end - start exactly
-  std::int64_t hidden_ns = 0;  // transfer that ran under compute; not part of part_ns
+  std::int64_t hidden_ns = 0;  // of exchanges, beside compute; not part of part_ns
 };
 
 // A closed span, for the timeline. `name` indexes RankLedger::names.

@@ -101,6 +101,8 @@ class Communicator {
   // Add to a time of the peer's clock (posted times, ledgers) to get this rank's. Zero on one machine; between machines
   // an estimate made when the world was, good to about half a round trip then, and ageing as the clocks drift.
   virtual std::int64_t clock_offset_ns(Rank peer) const = 0;
+  // Whether calls may come from other threads than the one that made the world, as long as it is one at a time.
+  virtual bool any_thread() const = 0;
   bool shares_memory(Rank peer) const { return node_of(peer) == node_of(rank()); }
 
   // Collective. Each rank gives the bytes it wants others to reach (may differ, may be zero); the memory is

@@ -45,6 +45,7 @@ constexpr std::array kRules = {
     &kEplbTooOften,
     &kExchangeBelowRaw,
     &kExchangeDominates,
+    &kExchangeFewBlocks,
     &kExpertCacheMisses,
     &kExpertGradNorm,
     &kExpertsNeverChosen,

@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <optional>
+#include <unordered_map>
 
 #include "moetax/base/text.h"
 
@@ -56,29 +58,50 @@ std::string without_commas(std::string_view text) {
 }
 
 struct Columns {
-  std::size_t total = 0, instances = SIZE_MAX, name = 0;
-  double total_ns = 0;  // of the header's unit; 0: in the cells
+  std::size_t total = SIZE_MAX, instances = SIZE_MAX, name = SIZE_MAX;
+  double total_ns = 0;    // of the header's unit; 0: in the cells
+  bool launches = false;  // a row is one launch
+  std::array<std::size_t, 3> grid = {SIZE_MAX, SIZE_MAX, SIZE_MAX}, block = {SIZE_MAX, SIZE_MAX, SIZE_MAX};
 };
 
 std::optional<Columns> columns_of(std::string_view line) {
   const auto fields = fields_of(line);
   Columns columns;
-  bool total = false, name = false;
   for (std::size_t i = 0; i < fields.size(); ++i) {
     const std::string_view field = trim(fields[i]);
-    if (field.starts_with("Total Time")) {
-      total = true;
+    const bool launch = field.starts_with("Duration");
+    if (field.starts_with("Total Time") || launch) {
       columns.total = i;
+      columns.launches = launch;
       const std::size_t open = field.find('('), close = field.find(')');
       if (open < close) columns.total_ns = unit_ns(field.substr(open + 1, close - open - 1)).value_or(0);
     } else if (field == "Instances") {
       columns.instances = i;
     } else if (field == "Name" || field == "Kernel Name") {
-      name = true;
       columns.name = i;
+    } else if (field.size() == 4 && (field.starts_with("Grd") || field.starts_with("Blk")) && field[3] >= 'X' &&
+               field[3] <= 'Z') {
+      (field[0] == 'G' ? columns.grid : columns.block)[static_cast<std::size_t>(field[3] - 'X')] = i;
     }
   }
-  return total && name ? std::optional(columns) : std::nullopt;
+  const bool shaped = !columns.launches || columns.grid[0] != SIZE_MAX;
+  return columns.total != SIZE_MAX && columns.name != SIZE_MAX && shaped ? std::optional(columns) : std::nullopt;
+}
+
+constexpr std::int64_t kMostExtent = std::int64_t{1} << 31;
+
+std::int64_t whole_at(const std::vector<std::string>& fields, std::size_t column) {
+  const auto value = column < fields.size() ? parse_number<std::int64_t>(without_commas(fields[column])) : std::nullopt;
+  return value && *value > 0 ? *value : 0;
+}
+
+// Of three extents; 0 where one is not said.
+std::int64_t product_at(const std::vector<std::string>& fields, const std::array<std::size_t, 3>& columns) {
+  std::int64_t product = 1;
+  for (const std::size_t column : columns) {
+    product = std::min(product * std::min(whole_at(fields, column), kMostExtent), kMostExtent);
+  }
+  return product;
 }
 
 // "71.065 s", or a number of the header's unit.
@@ -96,6 +119,7 @@ std::optional<double> time_ns(std::string_view cell, double header_ns) {
 Result<NsightTable> parse_nsight_table(std::string_view text, const std::string& origin) {
   std::optional<Columns> columns;
   NsightTable table;
+  std::unordered_map<std::string, std::size_t> known;
   Splitter lines(text, '\n');
   while (const auto line = lines.next()) {
     if (!columns) {
@@ -109,12 +133,19 @@ Result<NsightTable> parse_nsight_table(std::string_view text, const std::string&
       ++table.skipped;
       continue;
     }
-    KernelTotal kernel{fields[columns->name], *ns, 0};
-    if (columns->instances < fields.size()) {
-      const auto count = parse_number<std::int64_t>(without_commas(fields[columns->instances]));
-      if (count && *count > 0) kernel.instances = *count;
+    // Launches of one kernel become one row.
+    const auto [it, added] = known.try_emplace(fields[columns->name], table.kernels.size());
+    if (added || !columns->launches) {
+      it->second = table.kernels.size();
+      table.kernels.emplace_back().name = fields[columns->name];
     }
-    table.kernels.push_back(std::move(kernel));
+    KernelTotal& kernel = table.kernels[it->second];
+    kernel.ns += *ns;
+    kernel.instances += columns->launches ? 1 : whole_at(fields, columns->instances);
+    if (const std::int64_t blocks = product_at(fields, columns->grid); blocks > kernel.blocks) {
+      kernel.blocks = blocks;
+      kernel.threads = product_at(fields, columns->block);
+    }
   }
   if (!table.kernels.empty()) return table;
   return fail(ErrorCode::kBadInput,

@@ -81,6 +81,22 @@ TEST(DoctorMeasured, ProductsWithoutTensorCores) {
                   {{"kernels.csv", "simt_sgemm", "tensorop_s1688gemm"}, {"kernels.csv", ",810000,", ",81000,"}}});
 }
 
+TEST(DoctorMeasured, ExchangesOnFewBlocks) {
+  std::string rows = "Start (ns),Duration (ns),CorrId,GrdX,GrdY,GrdZ,BlkX,BlkY,BlkZ,Name\n";
+  for (int i = 0; i < 5; ++i) {
+    rows +=
+        "100,5000,1,16,1,1,128,1,1,ragged_all_to_all_kernel\n200,3000,2,1480,1,1,256,1,1,gemm\n300,10,3,,,,,,,[CUDA "
+        "memcpy]\n";
+  }
+  expect_verdict({"a block for each peer",
+                  {{"gpu_trace.csv", rows}},
+                  "exchange-few-blocks",
+                  {"16 blocks of 128 threads", "5 launches", "62 %"},
+                  {{"gpu_trace.csv", "100,5000,1,16,1", "100,5000,1,512,1"}}});
+  EXPECT_FALSE(find(examined({{"kernels.csv", "Total Time (ns),Name\n5000,ragged_all_to_all_kernel\n"}}),
+                    "exchange-few-blocks"));
+}
+
 std::string bill(const char* tax, const char* exposed, const char* hidden, const char* wait = "300") {
   return std::string(R"({"schema": "moetax.bill/1", "step_us": {"mean": 10000}, "tax": {"share": )") + tax +
          R"(, "wait_us": )" + wait + R"(}, "compute_us": 2000, "exposed_us": )" + exposed + R"(, "hidden_us": )" +

@@ -1,5 +1,5 @@
-// Tables of kernels that Nsight Systems' window exports or `nsys stats --format csv` prints: sums, without times of
-// day.
+// Tables of kernels that Nsight Systems' window exports or `nsys stats --format csv` prints: sums of each kernel
+// (cuda_gpu_kern_sum), or a row a launch (cuda_gpu_trace), which are summed here.
 #pragma once
 
 #include <cstdint>
@@ -15,10 +15,12 @@ struct KernelTotal {
   std::string name;
   double ns = 0;               // of all its launches, of all devices that were profiled
   std::int64_t instances = 0;  // 0 where not said
+  std::int64_t blocks = 0;     // of the launch with most, and its threads a block; 0 where not said
+  std::int64_t threads = 0;
 };
 
 struct NsightTable {
-  std::vector<KernelTotal> kernels;  // as in the file
+  std::vector<KernelTotal> kernels;  // in the order in which the file names them first
   std::int64_t skipped = 0;          // rows that are none of the table
 };
 

@@ -41,6 +41,7 @@ extern const Rule kEplbNoGain;
 extern const Rule kEplbTooOften;
 extern const Rule kExchangeBelowRaw;
 extern const Rule kExchangeDominates;
+extern const Rule kExchangeFewBlocks;
 extern const Rule kExpertCacheMisses;
 extern const Rule kExpertGradNorm;
 extern const Rule kExpertsNeverChosen;

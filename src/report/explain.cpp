@@ -238,11 +238,11 @@ void add_wire(const Bill& bill, std::vector<Candidate>& out) {
                                 bytes_text(total_bytes(bill)), time_text(bill.hidden_us));
   }
   finding.evidence = fmt::format("{} of the step", percent_text(share_of_step(bill, us)));
+  const bool can_overlap = bill.config.nodes > 1 && bill.config.overlap == "none" && !bill.config.backward;
   finding.fix = fmt::format(
-      "in your system: run exchanges under compute (saves at most the lesser of wire and compute), or send rows in "
-      "half "
-      "the bytes (saves at most {})",
-      time_text(us / 2));
+      "run exchanges under compute{} (saves at most the lesser of wire and compute), or send rows in half the bytes "
+      "(saves at most {})",
+      can_overlap ? ": try --overlap 4" : "", time_text(us / 2));
   finding.gain_us_estimate = std::min(us, bill.compute_us);
   if (oversubscribed(bill)) {  // others' turns fall into the copies too
     finding.cause += "; " + turns_advice(bill).cause;

@@ -1,9 +1,8 @@
 // Calls of an exchange beside the rank's own work: one after the other, in a thread of their own.
 //
-//   ExchangeQueue queue(observer);                             // the exchange is made with &queue as its observer
-//   const auto ticket = queue.submit(call);                    // call: a FunctionRef<Result<void>()>, kept by the
-//   caller
-//   ...                                                        // experts
+//   ExchangeQueue queue(observer);            // the exchange is made with &queue as its observer
+//   const auto ticket = queue.submit(call);   // a FunctionRef<Result<void>()> to what the caller keeps
+//   ...                                       // experts
 //   MOETAX_TRY(queue.wait(ticket));
 //
 // What the observer hears, all of it from the rank's thread: while the rank waits, the spans that its call is in at
@@ -54,7 +53,7 @@ class ExchangeQueue final : public Observer {
   static constexpr std::size_t kMaxDepth = 32;
   struct Place {
     Part part = Part::kLaunch;
-    const char* name = "";
+    const char* name = "exchange";
   };
   struct Interval {
     std::int64_t start_ns, end_ns;

@@ -40,6 +40,7 @@ inline int report_error(const Error& error) {
 int cmd_analyze(int argc, char** argv);
 int cmd_bench(int argc, char** argv);
 int cmd_calibrate(int argc, char** argv);
+int cmd_compare(int argc, char** argv);
 int cmd_doctor(int argc, char** argv);
 int cmd_info(int argc, char** argv);
 

@@ -22,6 +22,7 @@ constexpr Verb kVerbs[] = {
     {"bench", "run a Mixture-of-Experts layer under expert parallelism here and print its bill",
      moetax::cli::cmd_bench},
     {"calibrate", "measure what moving bytes between ranks costs, for machine.json", moetax::cli::cmd_calibrate},
+    {"compare", "what changed between two jobs, from their bills or traces", moetax::cli::cmd_compare},
     {"doctor", "what is wrong with a job, from its configurations, launch scripts, topologies and logs",
      moetax::cli::cmd_doctor},
     {"info", "what this machine and this build can do, and why not", moetax::cli::cmd_info},

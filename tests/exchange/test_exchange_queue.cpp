@@ -86,9 +86,9 @@ TEST(ExchangeQueue, WhatIsWaitedForIsExposedWhereTheCallIs) {
   ASSERT_TRUE(queue.wait(queue.submit(call)));
   ASSERT_EQ(heard.exchanges.size(), 1u);
   EXPECT_EQ(heard.exchanges[0].number, 7u);
-  EXPECT_LT(static_cast<double>(heard.exchanges[0].hidden_ns), 0.1 * 70e6);
-  EXPECT_GT(heard.ms(Part::kWait), 25);
-  EXPECT_GT(heard.ms(Part::kWire), 35);
+  EXPECT_LT(heard.exchanges[0].hidden_ns, 35'000'000);  // none of 70 ms, but for what a busy machine does to it
+  EXPECT_GT(heard.ms(Part::kWait), 10);
+  EXPECT_GT(heard.ms(Part::kWire), 20);
   ASSERT_EQ(heard.waits.size(), 1u);
   EXPECT_TRUE(heard.open.empty());
 }
@@ -96,15 +96,21 @@ TEST(ExchangeQueue, WhatIsWaitedForIsExposedWhereTheCallIs) {
 TEST(ExchangeQueue, WhatRanBesideOtherWorkIsHidden) {
   Heard heard;
   ExchangeQueue queue(&heard);
-  const Fake call{&queue, 1, 20, 60};
+  const Fake call{&queue, 1, 20, 180};
+  const std::int64_t begin = now_ns();
   const auto ticket = queue.submit(call);
-  sleep_ms(40);  // work, longer than the wait for the peer
+  sleep_ms(100);  // work, longer than the wait for the peer
+  const double work_ms = static_cast<double>(now_ns() - begin) * 1e-6;
   ASSERT_TRUE(queue.wait(ticket));
   ASSERT_EQ(heard.exchanges.size(), 1u);
-  EXPECT_NEAR(static_cast<double>(heard.exchanges[0].hidden_ns) * 1e-6, 40, 15);
+  const ExchangeRecord& call_record = heard.exchanges[0];
+  const double hidden_ms = static_cast<double>(call_record.hidden_ns) * 1e-6;
+  const double all_ms = static_cast<double>(call_record.end_ns - call_record.start_ns) * 1e-6;
+  EXPECT_LE(hidden_ms, work_ms + 5);
+  EXPECT_GT(hidden_ms, work_ms / 3);
   EXPECT_TRUE(heard.waits.empty());
   EXPECT_EQ(heard.ms(Part::kWait), 0);
-  EXPECT_NEAR(heard.ms(Part::kWire), 40, 15);
+  EXPECT_NEAR(heard.ms(Part::kWire) + hidden_ms, all_ms, 20);  // what is not hidden is exposed where the call was
 }
 
 TEST(ExchangeQueue, AfterAnErrorNoCallIsMade) {

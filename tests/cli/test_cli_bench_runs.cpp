@@ -128,14 +128,15 @@ TEST(BenchRuns, TheBillSaysWhatWasAskedFor) {
 }
 
 TEST(BenchRuns, ADelayedRankIsNamedWithItsDelay) {
-  const json bill = bill_of(small({"--ranks", "2", "--tokens", "64", "--delay", "1:20"}));
+  const json bill = bill_of(small({"--ranks", "2", "--tokens", "64", "--delay", "1:100"}));
   const json& waiter = bill.at("ranks").at(0);
   const json& waited = waiter.at("waited_for").at(0);
   EXPECT_EQ(waited.at("rank"), 1);
   EXPECT_THAT(waited.at("cause").get<std::string>(), HasSubstr("planted"));
-  // What rank 0 waited because of the delay, against the sleep that rank 1 measured itself.
+  // What rank 0 waited because of the delay, against the sleep that rank 1 measured itself: long beside what a busy
+  // machine does to either.
   const double slept = bill.at("ranks").at(1).at("other_us").get<double>();
-  EXPECT_GE(slept, 20e3);
+  EXPECT_GE(slept, 100e3);
   EXPECT_NEAR(waited.at("by_cause_us").at("planted-delay").get<double>(), slept, 0.1 * slept);
 }
 

@@ -10,11 +10,13 @@ from cluster import Cluster, probe  # noqa: E402
 MOETAX = sys.argv[1]
 ROUNDS, STEPS = 5, 3  # the median of 15, in turn
 PARTS = (1, 2, 4, 8)
-SHAPE = ["--hidden", "2048", "--inter", "96", "--experts", "8", "--topk", "2", "--tokens", "2048", "--threads", "1"]
+SHAPE = ["--hidden", "2048", "--inter", "176", "--experts", "8", "--topk", "2", "--tokens", "2048", "--threads", "1"]
 
 
 def run(cluster, parts):
-    done = cluster.run([MOETAX, "bench", *SHAPE, "--steps", str(STEPS), "--warmup", "1", "--overlap", str(parts),
+    # Each node would take the first core for its own, which is the same one here.
+    own_core = ["sh", "-c", 'exec taskset -c "$OMPI_COMM_WORLD_RANK" "$0" "$@"']
+    done = cluster.run([*own_core, MOETAX, "bench", *SHAPE, "--steps", str(STEPS), "--warmup", "1", "--overlap", str(parts),
                         "--json", "-"], ranks_per_node=1, timeout=120)
     if done.code != 0:
         sys.exit(str(done))
